@@ -6,8 +6,11 @@ What follows a local activity may run at another time than its replay: so nothin
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from orga.workflows.phases.control import run
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,13 +33,15 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Modules whose `now`, `time` and `time_ns` are forbidden. A run has its own `now`."""
 
 ASKED_BY = {
-    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings_workflow.py"},
-    "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
-    "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
-    "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
-    "length": {"phases/control/run.py"},
+    run.event_time.__name__: {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings_workflow.py"},
+    run.live_time.__name__: {"phases/control/handlers.py", "phases/control/run.py"},
+    run.workflow_task_clock.__name__: {"phases/control/lifetime.py", "phases/control/run.py"},
+    run.wall_time.__name__: {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
+    run.history_length.__name__: {"phases/control/run.py", "settings_workflow.py"},
 }
 """The clock functions of those files, and the files that may use them."""
+
+ADVANCE_CLOCK = run.ControlledRun[Any].advance_clock.__name__
 
 SOURCES = sorted(path for path in (ROOT / "workflows").rglob("*.py") if "types" not in path.parts)
 
@@ -100,8 +105,7 @@ def test_the_time_of_an_event_is_read_only_where_an_event_is_handled(path: Path)
         if isinstance(node, ast.ImportFrom) and node.module in {"orga.workflows.phases.control.run"}
         for alias in node.names
     }
-    asked = imported | (used & {"event_time", "live_time", "wall_time", "task_clock"})
-    assert [name for name in asked & ASKED_BY.keys() if place not in ASKED_BY[name]] == []
+    assert [name for name in (imported | used) & ASKED_BY.keys() if place not in ASKED_BY[name]] == []
 
 
 def calls_of(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
@@ -112,22 +116,23 @@ def calls_of(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_only_a_timer_or_a_handler_moves_the_clock(path: Path) -> None:
-    """`tick` is called after a timer fired, in a handler, or in `event`, and nowhere else."""
+    """`advance_clock` is called after a timer fired, in a handler, or in `wait_for_event`, and nowhere else."""
     tree = ast.parse(path.read_text())
-    behind_timers = [
+    after_timers = [
         call
         for handler in ast.walk(tree)
         if isinstance(handler, ast.ExceptHandler) and "TimeoutError" in ast.unparse(handler.type or ast.Constant(""))
         for call, name in calls_of(handler)
-        if name == "tick"
+        if name == ADVANCE_CLOCK
     ]
     if path.name not in {"handlers.py", "run.py", "lifetime.py"}:
-        assert [call.lineno for call, name in calls_of(tree) if name == "tick" and call not in behind_timers] == []
+        found = [call for call, name in calls_of(tree) if name == ADVANCE_CLOCK]
+        assert [call.lineno for call in found if call not in after_timers] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_the_end_of_an_activity_moves_the_clock(path: Path) -> None:
-    """Who schedules one hands it to `Run.event`, there or in whoever calls the function around it.
+    """Who schedules one hands it to `Run.wait_for_event`, there or in whoever calls the function around it.
 
     `run_agent` is for workflows of others, which have no clock of ours, and the workflow of one call has none either.
     """
