@@ -29,7 +29,7 @@ from orga.client.errors import ServerUnavailable
 from orga.client.history.values import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, lease
-from orga.client.server.pollers import identity_suffix, own_identity
+from orga.client.server.pollers import WorkerIdentity, local_process, short_config, short_policy
 from orga.client.server.resolve import CONNECT_TIMEOUT_S, connect_options, resolve_endpoint
 from orga.client.server.server_errors import explain_failure
 from orga.workflows.types.input import Workplace
@@ -101,8 +101,8 @@ async def connection(
         if endpoint.embedded:
             endpoint = await ensure_server(report)  # an idle server may have stopped before this lease began
         policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
-        identity = f"{own_identity(os.getpid())}{identity_suffix(own_workplace, policy)}"
-        client = await _connect_client(endpoint, plugins, identity)
+        identity = WorkerIdentity(local_process(os.getpid()), short_config(own_workplace), short_policy(policy))
+        client = await _connect_client(endpoint, plugins, str(identity))
         queue = own_queue(config, own_workplace, embedded=endpoint.embedded)
         home = own_workplace if endpoint.embedded else None
         set_client_home(client, queue, home, partial(starter_policy, config))

@@ -36,7 +36,7 @@ from orga.client.console.settings_api import setting_items, sources_of, without_
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
 from orga.client.schedules.handle import ScheduleHandle, all_schedules, run_states, schedule_json
-from orga.client.server.pollers import MARK, config_digest, describe_queue, live_pollers, longest_block_text, own_digest
+from orga.client.server.pollers import WorkerIdentity, describe_queue, live_pollers, longest_block_text, short_config
 from orga.workflows.types.knowledge import DEFAULT_THRESHOLD, Reader, Recall
 from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.text import clean_text
@@ -292,21 +292,21 @@ async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
 async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the workers of this task queue, and how long the namespace keeps ended runs."""
     here = call.console.connection
-    own, items = own_digest(here.workplace), list[dict[str, Any]]()
+    own, items = short_config(here.workplace), list[dict[str, Any]]()
     for queue in dict.fromkeys((here.task_queue, here.folder_queue)):
         answer = await describe_queue(call.client, queue)
         for poller in live_pollers(answer) if answer else ():
-            digest, version = config_digest(poller.identity), poller.deployment_options
+            worker, version = WorkerIdentity.parse(poller.identity), poller.deployment_options
             items.append(
                 {
-                    "identity": poller.identity.partition(MARK)[0],
+                    "identity": worker.process,
                     "task_queue": queue,
                     "last_seen": poller.last_access_time.ToDatetime(tzinfo=UTC),
-                    "config": digest,
-                    "has_this_config": digest is None or digest == own,  # an unknown configuration counts as the same
+                    "config": worker.config,
+                    "has_this_config": worker.config in {None, own},  # an unknown configuration counts as the same
                     "deployment": version.deployment_name or None,
                     "build": version.build_id or poller.worker_version_capabilities.build_id or None,
-                    "blocked": longest_block_text(poller.identity) or None,
+                    "blocked": longest_block_text(worker.process) or None,
                 }
             )
     retention_days = await _retention_days(call.client)

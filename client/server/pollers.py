@@ -1,13 +1,10 @@
-"""The workers that poll a task queue, as the server remembers them, and the event loops of this machine's workers.
-
-A worker's identity is `PID@HOST#CONFIG`, or `PID@HOST#CONFIG.POLICY` on a shared server. The last two are short
-digests, because the identity is part of most events of a history.
-"""
+"""The workers that poll a task queue, as the server remembers them, and the event loops of this machine's workers."""
 
 import os
 import socket
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, Self
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
@@ -20,11 +17,9 @@ from orga.client.server.home import UnreadableTable, read_table, server_home, wr
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.input import Workplace
 
-MARK = "#"
 NO_CONFIG = "-"
 """Replaces the digest of a worker without `orga.toml`."""
-DIGEST_CHARS = 8
-POLICY_MARK = "."
+CONFIG_CHARS = 8
 POLICY_CHARS = 6
 
 RECENT = timedelta(seconds=60)
@@ -72,30 +67,38 @@ async def may_be_polled(client: Client, task_queue: str) -> bool:
     return await poller_identities(client, task_queue) != []
 
 
-def own_identity(pid: int) -> str:
-    """Return the first part of the identity of a process on this machine."""
+class WorkerIdentity(NamedTuple):
+    """The identity of a worker. Its text is `PID@HOST#CONFIG`, or `PID@HOST#CONFIG.POLICY` on a shared server.
+
+    The text is part of most events of a history, so the digests in it are short.
+    """
+
+    process: str
+    """`PID@HOST`, which is the SDK's default for the whole identity."""
+    config: str | None = None
+    """The digest of the configuration that the worker started with, or `NO_CONFIG`. None if the text has none."""
+    policy: str = ""
+    """The policy in the form of `short_policy`, or "" if the text has none."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        process, _, digests = text.partition("#")
+        config, _, policy = digests.partition(".")
+        return cls(process, config or None, policy)
+
+    def __str__(self) -> str:
+        config = f"#{self.config}" if self.config else ""
+        return f"{self.process}{config}.{self.policy}" if self.policy else f"{self.process}{config}"
+
+
+def local_process(pid: int) -> str:
+    """Return the `process` of the identity of a worker on this machine."""
     return f"{pid}@{socket.gethostname()}"
 
 
-def identity_suffix(workplace: Workplace, policy: str = "") -> str:
-    """Return the part of an identity after `PID@HOST`."""
-    return f"{MARK}{own_digest(workplace)}" + (f"{POLICY_MARK}{short_policy(policy)}" if policy else "")
-
-
-def own_digest(workplace: Workplace) -> str:
+def short_config(workplace: Workplace) -> str:
     """Return the digest of a workplace's configuration, as identities contain it."""
-    return workplace.digest[:DIGEST_CHARS] or NO_CONFIG
-
-
-def config_digest(identity: str) -> str | None:
-    """Return the digest of the configuration that a worker started with, or None if its identity has none."""
-    digest = identity.rpartition(MARK)[2].partition(POLICY_MARK)[0] if MARK in identity else ""
-    return digest or None
-
-
-def identity_policy(identity: str) -> str:
-    """Return a worker's policy in the form of `short_policy`, or "" if its identity has none."""
-    return identity.rpartition(MARK)[2].partition(POLICY_MARK)[2] if MARK in identity else ""
+    return workplace.digest[:CONFIG_CHARS] or NO_CONFIG
 
 
 def short_policy(policy: str) -> str:
@@ -104,13 +107,9 @@ def short_policy(policy: str) -> str:
     return ":".join([engine, *(digest[:POLICY_CHARS] for digest in digests)])
 
 
-def is_of_process(identity: str, pid: int) -> bool:
-    return identity.partition(MARK)[0] == own_identity(pid)
-
-
 def may_live(identity: str) -> bool:
     """Return False for a dead process of this machine. The server still lists a killed worker for a minute."""
-    pid, at, host = identity.partition(MARK)[0].partition("@")
+    pid, at, host = WorkerIdentity.parse(identity).process.partition("@")
     if not at or not pid.isdigit() or host != socket.gethostname():
         return True
     try:
@@ -123,17 +122,21 @@ def may_live(identity: str) -> bool:
 
 
 def remember_blocked_loop(block: object) -> None:
-    """Record the block of this process's event loop. If that fails, the log and the metric still show it."""
+    """Record a `LoopBlock` of this process's event loop. If that fails, the log and the metric still show it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
         path = server_home().blocked_loops
-        living = {identity: text for identity, text in read_table(path).items() if may_live(identity)}
+        living = {process: text for process, text in read_table(path).items() if may_live(process)}
         text = f"{block}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_table(path, living | {own_identity(os.getpid()): text})
+        write_table(path, living | {local_process(os.getpid()): text})
 
 
-def longest_block_text(identity: str) -> str:
-    """Return the longest block of a worker's event loop as a text, or "" if none is recorded."""
+def longest_block_text(process: str) -> str:
+    """Return the longest block of a worker's event loop as a text, or "" if none is recorded.
+
+    Args:
+        process: The `process` of the worker's identity.
+    """
     try:
-        return read_table(server_home().blocked_loops).get(identity.partition(MARK)[0], "")
+        return read_table(server_home().blocked_loops).get(process, "")
     except UnreadableTable:
         return ""

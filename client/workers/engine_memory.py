@@ -17,7 +17,7 @@ from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
 from orga.client.runs.ids import newest_runs, visibility_literal
 from orga.client.server.home import read_table, server_home, write_table
-from orga.client.server.pollers import identity_policy, poller_identities, short_policy
+from orga.client.server.pollers import WorkerIdentity, poller_identities, short_policy
 from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
@@ -55,7 +55,7 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
     `own` is the policy of the worker that is about to poll the queue, as `policy_text` returns it.
     """
     for identity in await poller_identities(client, task_queue) or ():
-        if not is_same_policy(short_policy(own), identity_policy(identity)):
+        if not is_same_policy(short_policy(own), WorkerIdentity.parse(identity).policy):
             raise ConfigError(
                 f"policy: worker {identity} polls task queue {task_queue!r} and judges by another policy than this "
                 "folder's. Give this folder a [temporal] task_queue of its own, or stop that worker"

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.server.endpoint import Report
-from orga.client.server.pollers import is_of_process, poller_identities
+from orga.client.server.pollers import WorkerIdentity, local_process, poller_identities
 from orga.client.workers.deployment import Routing, no_workers_text, routing
 from orga.client.workers.early_start import (
     POLLING_MESSAGE,
@@ -85,7 +85,7 @@ class WorkerProcess:
         identities = await poller_identities(client, task_queue)
         if identities is None:
             return POLLING_MESSAGE in self._log_text()
-        return any(is_of_process(identity, self.pid) for identity in identities)
+        return local_process(self.pid) in {WorkerIdentity.parse(identity).process for identity in identities}
 
     async def stop(self) -> None:
         deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S

@@ -42,12 +42,10 @@ from orga.client.runs.agents import AgentHandle, run_id_of, start_agent
 from orga.client.runs.goals import start_goal
 from orga.client.runs.ids import wait_until_listed
 from orga.client.server.pollers import (
-    MARK,
-    config_digest,
-    identity_policy,
+    WorkerIdentity,
     may_be_polled,
-    own_digest,
     poller_identities,
+    short_config,
     short_policy,
 )
 from orga.client.workers.deployment import no_workers_text, routing
@@ -219,15 +217,16 @@ def warn_of_idle_addresses(context: CliContext) -> None:
 
 async def _check_workers(context: CliContext) -> None:
     """Warn of workers with another `orga.toml`. Raise ConfigError if one judges by another policy."""
-    digest, policy = own_digest(context.connection.workplace), short_policy(starter_policy(context.loaded.config))
+    digest, policy = short_config(context.connection.workplace), short_policy(starter_policy(context.loaded.config))
     for identity in await poller_identities(context.client, context.task_queue) or ():
-        process = terminal_line(identity.partition(MARK)[0])
-        if not is_same_policy(identity_policy(identity), policy):
+        worker = WorkerIdentity.parse(identity)
+        process = terminal_line(worker.process)
+        if not is_same_policy(worker.policy, policy):
             raise ConfigError(
                 f"policy: worker {process} polls task queue {context.task_queue!r} and judges by another policy than "
                 "this folder's. Set [temporal] task_queue to a name that only this folder uses"
             )
-        if context.connection.endpoint.embedded and config_digest(identity) not in {None, digest}:
+        if context.connection.endpoint.embedded and worker.config not in {None, digest}:
             write_warning(
                 f"worker {process} started before orga.toml was changed, or with another one; "
                 "to use the file as it is now, stop that worker and start it again"

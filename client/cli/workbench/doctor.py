@@ -34,14 +34,13 @@ from orga.client.runs.settings import read_settings
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.home import prepare_home, server_home
 from orga.client.server.pollers import (
-    MARK,
     NO_CONFIG,
-    config_digest,
+    WorkerIdentity,
     describe_queue,
-    identity_suffix,
     live_pollers,
     longest_block_text,
     poller_identities,
+    short_config,
 )
 from orga.client.server.search_attributes import (
     NoSearchAttributes,
@@ -261,7 +260,7 @@ async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[D
 
 def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCheck:
     """Return which workers poll for this folder, and whether they have its current configuration."""
-    own_digest = identity_suffix(context.connection.workplace).removeprefix(MARK)
+    own_digest = short_config(context.connection.workplace)
     queue = f"task queue {context.task_queue!r}"
     if context.connection.endpoint.embedded:
         queue = f"{queue} of {context.connection.workplace.root}"
@@ -272,7 +271,7 @@ def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCh
         return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach start their own")
     workers = [_worker_text(identity) for identity in identities]
     detail = f"{', '.join(workers)} on {queue}"
-    if {config_digest(identity) for identity in identities} <= {None, own_digest}:
+    if {WorkerIdentity.parse(identity).config for identity in identities} <= {None, own_digest}:
         return DoctorCheck("worker", ok=True, detail=detail)
     own_config = "this orga.toml" if context.loaded.path else "no orga.toml"
     problem = f"{detail}; this command has {own_config}, {own_digest}"
@@ -339,23 +338,24 @@ def blocked_loop_checks(identities: list[str]) -> list[DoctorCheck]:
 
     Workers of other machines show it only in their logs and metrics.
     """
-    blocks = {identity: longest_block_text(identity) for identity in identities}
+    processes = [WorkerIdentity.parse(identity).process for identity in identities]
+    blocks = {process: longest_block_text(process) for process in processes}
     return [
         DoctorCheck(
-            f"worker {terminal_line(identity.partition(MARK)[0])}",
+            f"worker {terminal_line(process)}",
             ok=True,
             detail=f"its event loop was {terminal_line(text)}: all its runs waited that long",
             remedy="its log has each time; declare tools that compute or block with @tool(blocking=True)",
             warning=True,
         )
-        for identity, text in blocks.items()
+        for process, text in blocks.items()
         if text
     ]
 
 
 def _worker_text(identity: str) -> str:
-    digest = config_digest(identity)
-    process = terminal_line(identity.partition(MARK)[0])
+    worker = WorkerIdentity.parse(identity)
+    process, digest = terminal_line(worker.process), worker.config
     if digest is None:
         return process
     config = "no orga.toml" if digest == NO_CONFIG else f"orga.toml {terminal_line(digest)}"

@@ -13,7 +13,7 @@ from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
 from orga.client.config.workplace import folder_queue, is_earlier_queue, own_queue, worker_command, workplace
-from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
+from orga.client.server.pollers import WorkerIdentity, local_process, short_config
 from orga.workflows.types.input import Workplace, workplace_of
 from orga.workflows.types.models.providers import PROVIDERS
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -209,12 +209,13 @@ def test_an_invalid_memo_has_no_workplace(value: object) -> None:
 
 
 def test_an_identity_contains_process_and_configuration() -> None:
-    identity = own_identity(7) + identity_suffix(HOME.model_copy(update={"digest": "abcdef012345"}))
-    assert is_of_process(identity, 7)
-    assert not is_of_process(identity, 77)
-    assert config_digest(identity) == "abcdef01"
-    assert config_digest(own_identity(7) + identity_suffix(HOME)) == "-"
-    assert config_digest(own_identity(7)) is None
+    place = HOME.model_copy(update={"digest": "abcdef012345"})
+    text = str(WorkerIdentity(local_process(7), short_config(place)))
+    assert text == f"{local_process(7)}#abcdef01"
+    assert WorkerIdentity.parse(text) == (local_process(7), "abcdef01", "")
+    assert WorkerIdentity.parse(text).process != local_process(77)
+    assert WorkerIdentity.parse(f"{local_process(7)}#{short_config(HOME)}").config == "-"
+    assert WorkerIdentity.parse(local_process(7)) == (local_process(7), None, "")
 
 
 def agents(place: Workplace | None) -> ConfiguredAgents:

@@ -9,7 +9,7 @@ from orga.activities.adapters.policy.engines import engine_name, policy_engine, 
 from orga.activities.ports import OtherPlace
 from orga.client.config.policy import policy_location_digest, policy_settings, starter_policy
 from orga.client.config.sections import OrgaConfig
-from orga.client.server.pollers import config_digest, identity_policy, identity_suffix, own_identity, short_policy
+from orga.client.server.pollers import WorkerIdentity, local_process, short_config, short_policy
 from orga.client.workers.engine_memory import worker_policy
 from orga.workflows.types.input import POLICY_MEMO, Workplace, inherited_memo, policy_in_memo, run_memo
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -110,6 +110,9 @@ def test_an_invalid_memo_has_no_policy(value: object) -> None:
 
 def test_an_identity_contains_the_policy() -> None:
     place = Workplace(folder="/a", root="/a", digest="abcdef012345")
-    identity = own_identity(7) + identity_suffix(place, "cedar:0123456789ab:ba9876543210")
-    assert (config_digest(identity), identity_policy(identity)) == ("abcdef01", "cedar:012345:ba9876")
-    assert identity_policy(own_identity(7) + identity_suffix(place)) == identity_policy("7@host.name") == ""
+    policy = short_policy("cedar:0123456789ab:ba9876543210")
+    text = str(WorkerIdentity(local_process(7), short_config(place), policy))
+    assert text == f"{local_process(7)}#abcdef01.cedar:012345:ba9876"
+    assert WorkerIdentity.parse(text) == (local_process(7), "abcdef01", "cedar:012345:ba9876")
+    for without in (str(WorkerIdentity(local_process(7), short_config(place))), "7@host.name"):
+        assert WorkerIdentity.parse(without).policy == ""

@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.server.pollers import may_be_polled, may_live, own_identity, poller_identities
+from orga.client.server.pollers import local_process, may_be_polled, may_live, poller_identities
 
 
 def a_dead_process() -> int:
@@ -39,7 +39,7 @@ def test_may_live(identity: str, expected: bool) -> None:
 
 
 def test_our_identity_is_the_default_of_the_sdk() -> None:
-    assert own_identity(7) == f"7@{socket.gethostname()}"
+    assert local_process(7) == f"7@{socket.gethostname()}"
 
 
 @dataclass

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from orga.activities.watchdog import LoopBlock, Watchdog
 from orga.client.cli.workbench.doctor import blocked_loop_checks, check_lines
 from orga.client.server.home import read_table, server_home, write_table
-from orga.client.server.pollers import longest_block_text, own_identity, remember_blocked_loop
+from orga.client.server.pollers import local_process, longest_block_text, remember_blocked_loop
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names
 from tests.support.runs.loop import a_loop
@@ -95,10 +95,10 @@ def by_activity(reader: InMemoryMetricReader, metric: str) -> dict[str, float]:
 
 def test_the_doctor_reports_only_workers_that_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
-    me = own_identity(os.getpid())
+    me = local_process(os.getpid())
     assert blocked_loop_checks([f"{me}#abc"]) == []
     server_home().folder.mkdir()
-    write_table(server_home().blocked_loops, {own_identity(10**7): "held for 9 s by what is gone"})
+    write_table(server_home().blocked_loops, {local_process(10**7): "held for 9 s by what is gone"})
     remember_blocked_loop(LoopBlock(3.2, "look 1.0 of agent-1", "search (search_text.py:31)"))
     assert list(read_table(server_home().blocked_loops)) == [me]
     first, remedy = check_lines(blocked_loop_checks(["1@elsewhere#abc", f"{me}#abc"])[0])
@@ -110,4 +110,4 @@ def test_a_failed_write_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "home").write_text("no folder")
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     remember_blocked_loop(LoopBlock(3.2))
-    assert longest_block_text(own_identity(os.getpid())) == ""
+    assert longest_block_text(local_process(os.getpid())) == ""
