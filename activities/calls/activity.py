@@ -49,7 +49,10 @@ def shutdown_as_failure() -> Generator[None]:
     except asyncio.CancelledError:
         details = activity.cancellation_details()
         if details is not None and details.worker_shutdown:
-            raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN) from None
+            activity.logger.warning("%s was cut off, because the worker stops", activity.info().activity_type)
+            # the SDK logs any other failure with a traceback, which shows nothing here
+            benign = ApplicationErrorCategory.BENIGN
+            raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN, category=benign) from None
         raise
 
 

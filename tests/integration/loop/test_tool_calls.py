@@ -166,7 +166,9 @@ async def test_a_summary_of_wide_characters_stays_within_the_servers_limit(clien
     assert ran.result.tool_calls.run == 1
 
 
-async def test_a_stopping_worker_leaves_a_repeatable_call_to_the_next(client: Client) -> None:
+async def test_a_stopping_worker_leaves_a_repeatable_call_to_the_next(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     hold = Hold()
     attempts: list[int] = []
 
@@ -179,6 +181,10 @@ async def test_a_stopping_worker_leaves_a_repeatable_call_to_the_next(client: Cl
     async with a_loop(client, provider, tool, graceful_shutdown_timeout=timedelta(seconds=0.1)) as loop:
         handle = await loop.start()
         await hold.reached()
+    logged = [record for record in caplog.records if record.name == "temporalio.activity"]
+    assert [(record.message.partition(" (")[0], record.exc_info) for record in logged] == [
+        ("work was cut off, because the worker stops", None)
+    ], "an orderly end needs no traceback"
     async with a_loop(client, provider, tool, task_queue=loop.task_queue):
         await loop.ended(handle)
 
