@@ -280,7 +280,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "worker",
             "workbench.server:worker",
-            "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. It then finishes its current work.",
+            "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. Running calls then have 10 seconds to end.",
         ),
         CommandEntry(
             "logs",

@@ -2,6 +2,7 @@
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
+from orga.client.cli.commands import COMMANDS
 from orga.client.workers.core_faults import LAST_STEP_S, SHUTDOWN_GRACE, EarlyEvents
 from orga.client.workers.process import STOP_TIMEOUT_S
 
@@ -9,6 +10,11 @@ from orga.client.workers.process import STOP_TIMEOUT_S
 def test_the_last_step_fits_into_the_shutdown_grace_of_activities() -> None:
     """A stopped worker has time for its last steps before its command kills it."""
     assert SHUTDOWN_GRACE.total_seconds() + LAST_STEP_S < STOP_TIMEOUT_S
+
+
+def test_the_help_of_the_worker_shows_how_long_running_calls_have() -> None:
+    [command] = [command for group in COMMANDS.values() for command in group if command.name == "worker"]
+    assert f"Running calls then have {SHUTDOWN_GRACE.total_seconds():g} seconds to end." in command.help
 
 
 def activation(events: int, size: int, *jobs: str, run_id: str = "run", time: int = 0) -> WorkflowActivation:
