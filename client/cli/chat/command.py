@@ -241,7 +241,7 @@ def chat(
     text = None if say is None else clean_text(text_or_stdin(say))
     if text is not None and not text.strip():
         raise UsageError("--say: the message is empty")
-    attached = attached_media(attach or (), most=MAX_MESSAGE_ATTACHMENTS)
+    attached = attached_media(attach or (), limit=MAX_MESSAGE_ATTACHMENTS)
     options = ChatOptions(text, config, history, no_worker, json, attached)
     if run is None:
         return begin_chat(session_input(fixed, idle), run_id_of(id_, "session"), options)

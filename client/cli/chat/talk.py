@@ -453,7 +453,7 @@ async def _attach(chat: Chat, file: str) -> None:
         raise UsageError("/attach: only a person at a terminal can attach a file. From a script use: --attach FILE")
     if file:
         chat.attached = attached_media(
-            [_typed_path(file)], "/attach", most=MAX_MESSAGE_ATTACHMENTS, before=chat.attached
+            [_typed_path(file)], "/attach", limit=MAX_MESSAGE_ATTACHMENTS, earlier=chat.attached
         )
     chat.shown.lines(*attached_lines(chat.attached))
 

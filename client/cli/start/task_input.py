@@ -1,7 +1,7 @@
 """Turns the options of the commands that start something (`run`, `goal`, `chat`, `schedule`) into checked input."""
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,21 +38,25 @@ class RunOptions:
 
 def agent_input(options: RunOptions) -> AgentInput:
     """Return a run's checked input. Raise UsageError for an option that cannot be parsed, InvalidInput for a value."""
-    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
+    with option_names_in_errors(_options_by_key(options)):
         return parse_input({"task": clean_text(text_or_stdin(options.task)), **_raw_agent_input(options)})
 
 
 def attached_media(
-    paths: Sequence[str | Path], option: str = "--attach", *, most: int = MAX_ATTACHMENTS, before: Sequence[Media] = ()
+    paths: Sequence[str | Path],
+    option: str = "--attach",
+    *,
+    limit: int = MAX_ATTACHMENTS,
+    earlier: Sequence[Media] = (),
 ) -> list[Media]:
-    """Return the media in `before`, and those of the files.
+    """Return the `earlier` media, and those of the files.
 
     Raises:
         UsageError: There are too many files, or no model could read one of them.
     """
-    attached = [*before]
+    attached = [*earlier]
     try:
-        refuse_too_many(len(attached) + len(paths), most)
+        refuse_too_many(len(attached) + len(paths), limit)
         for path in paths:
             attached.append(read_attachment(path))
             loaded_media(attached[-1])
@@ -64,7 +68,7 @@ def attached_media(
 def session_input(options: RunOptions, idle_timeout_s: float | None) -> SessionInput:
     """Return a session's checked input, without a task. Raise as `agent_input` does."""
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
-    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
+    with option_names_in_errors(_options_by_key(options)):
         return parse_session({**_raw_agent_input(options), **idle})
 
 
@@ -74,7 +78,7 @@ def _raw_agent_input(options: RunOptions) -> dict[str, Any]:
         "model": options.model,
         "instructions": options.instructions,
         "tools": _split_names(options.tools),
-        "config": _with_limits(parse_settings(options.settings), options.max_iterations, options.timeout_s),
+        "config": parse_settings(options.settings) | _limits(options),
         "trusted_context": dict(_parse_fact(pair) for pair in options.trusted),
         "tenant": options.tenant,
     }
@@ -105,28 +109,27 @@ def goal_input(options: GoalOptions) -> GoalInput:
         "agent": options.agent,
         "model": options.model,
         "skills": _split_names(options.skills),
-        "config": _with_limits(parse_settings(options.settings, GoalConfig), options.max_iterations, options.timeout_s),
+        "config": parse_settings(options.settings, GoalConfig) | _limits(options),
         "tenant": options.tenant,
         "deliver": _split_names(options.deliver),
         "pipeline": options.pipeline,
         "inputs": [clean_text(each) for each in options.inputs] or None,
     }
-    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
+    with option_names_in_errors(_options_by_key(options)):
         return parse_goal({key: _clean_value(value) for key, value in raw.items() if value not in (None, {})})
 
 
 @contextmanager
-def option_names_in_errors(
-    settings: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
-) -> Generator[None]:
-    """Replace config keys in the block's InvalidInput by the options that set them."""
+def option_names_in_errors(options: Mapping[str, str]) -> Generator[None]:
+    """Replace config keys in the block's InvalidInput by the options that set them.
+
+    Args:
+        options: The options as typed, by the config keys that they set.
+    """
     try:
         yield
     except InvalidInput as error:
         text = str(error)
-        limits = {"max_iterations": ("--max-iterations", max_iterations), "timeout_s": ("--timeout", timeout_s)}
-        options = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
-        options |= {pair.partition("=")[0].strip(): f"--set {escaped_line(pair)[:_SHOWN_CHARS]}" for pair in settings}
         for key, option in options.items():
             text = text.replace(f"config.{key}: ", f"{option}: ")
         raise InvalidInput(text) from None
@@ -134,6 +137,24 @@ def option_names_in_errors(
 
 _SHOWN_CHARS = 80
 """Characters of a setting in an error. The rest is cut."""
+
+_LIMIT_OPTIONS = {"max_iterations": "--max-iterations", "timeout_s": "--timeout"}
+"""Limits that have an option of their own, by config key."""
+
+
+def set_options(settings: Sequence[str]) -> dict[str, str]:
+    """Return each `--set key=value` as typed, by its config key."""
+    return {text.partition("=")[0].strip(): f"--set {escaped_line(text)[:_SHOWN_CHARS]}" for text in settings}
+
+
+def _options_by_key(options: RunOptions | GoalOptions) -> dict[str, str]:
+    limits = {key: f"{_LIMIT_OPTIONS[key]} {limit}" for key, limit in _limits(options).items()}
+    return limits | set_options(options.settings)
+
+
+def _limits(options: RunOptions | GoalOptions) -> dict[str, float]:
+    limits = {"max_iterations": options.max_iterations, "timeout_s": options.timeout_s}
+    return {key: limit for key, limit in limits.items() if limit is not None}
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
@@ -157,11 +178,6 @@ def parse_settings(texts: Sequence[str], config_type: type[CheckedInput] = LoopC
         key, value = parse_pair(text, "--set")
         _put_setting(config, config_type, tuple(key.split(".")), value)
     return config
-
-
-def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: float | None) -> dict[str, Any]:
-    limits = {"max_iterations": max_iterations, "timeout_s": timeout_s}
-    return config | {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _put_setting(config: dict[str, Any], config_type: type[CheckedInput], path: tuple[str, ...], value: str) -> None:

@@ -14,7 +14,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command, interruptible_prompt
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name, text_or_stdin
 from orga.client.cli.shown.text import terminal_line, write_json, write_note, write_result
-from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
+from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings, set_options
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, note_missing_worker
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
@@ -162,7 +162,7 @@ def fork(
 
     async def start_fork() -> None:
         async with run_context(run, config) as (context, run_id):
-            with option_names_in_errors(settings):
+            with option_names_in_errors(set_options(settings)):
                 forked = await fork_run(
                     context.client, run_id, to_iteration, changes=changes, task=message, new_id=new_id
                 )

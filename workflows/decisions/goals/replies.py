@@ -72,14 +72,17 @@ _NAME_CHARS = "/_@.#"
 
 def lost_names(before: str, after: str) -> list[str]:
     """Return names that one memory has and the next lacks, in order: numbers, paths, addresses, identifiers."""
-    shorter = after.casefold()
+    after_folded = after.casefold()
     words = dict.fromkeys(word.strip(_SURROUNDING_CHARS) for word in before.split())
     named = [word for word in words if any(each.isdigit() or each in _NAME_CHARS for each in word)]
-    return [word for word in named if word.casefold() not in shorter]
+    return [word for word in named if word.casefold() not in after_folded]
 
 
 def parsed_number(value: object, whole: float) -> float | None:
-    """Return a model's number, which may be a text: `"4"`, or a part of `whole`: `"85%"`, `"4/5"`. Else return None."""
+    """Return a model's number, or None if the value is none. A text may be a number (`"4"`) or a share of `whole`.
+
+    With 5 as `whole`, the shares `"80%"` and `"4/5"` are 4.
+    """
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:
@@ -96,20 +99,26 @@ def parsed_number(value: object, whole: float) -> float | None:
 
 
 def parsed_confidence(value: object) -> float:
-    """Return a confidence from 0 to 1. 85 means 85 percent, and a missing value means 0."""
+    """Return a confidence from 0 to 1. A number from 2 to 100 is in percent, and a missing value means 0."""
     found = parsed_number(value, 1) or 0.0
-    return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
+    share = found / 100 if 2 <= found <= 100 else found
+    return min(max(share, 0.0), 1.0)
 
 
 def parsed_scores(answer: Mapping[str, Any]) -> Scores:
     """Return the scores, each from 1 to 5. Raise UnusableReply if one is missing."""
     source = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
-    numbers = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
-    if missing := [name for name, score in numbers.items() if score is None]:
+    scores: dict[str, float] = {}
+    missing: list[str] = []
+    for name in Scores.model_fields:
+        score = parsed_number(source.get(name), MAX_SCORE)
+        if score is None:
+            missing.append(name)
+        else:
+            scores[name] = min(max(score, MIN_SCORE), MAX_SCORE)
+    if missing:
         raise UnusableReply(f"a number from 1 to 5 is missing: {', '.join(missing)}")
-    return Scores.model_validate(
-        {name: min(max(score or MIN_SCORE, MIN_SCORE), MAX_SCORE) for name, score in numbers.items()}
-    )
+    return Scores.model_validate(scores)
 
 
 def parsed_evaluations(answer: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
@@ -118,7 +127,7 @@ def parsed_evaluations(answer: Mapping[str, Any], due: tuple[str, ...]) -> dict[
     items = cast("list[Any]", listed) if isinstance(listed, list) else [answer]
     objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
     by_id = {bounded_line(item.get("id"), 100): item for item in objects}
-    if len(due) == 1 and len(objects) == 1:
+    if len(due) == 1 and len(objects) == 1:  # the only evaluation needs no id
         by_id = {due[0]: objects[0]}
     if missing := [step_id for step_id in due if step_id not in by_id]:
         raise UnusableReply(f"no evaluation of {', '.join(missing)}")
