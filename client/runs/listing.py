@@ -193,7 +193,7 @@ def state_of(run: WorkflowExecution) -> str:
 
 
 async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return the rows with task and model calls. A live run gets current numbers, or a mark that they may be old."""
+    """Return the rows with task, model calls and ending. A live run gets current numbers, or a mark that they may be old."""
     described = await _with_descriptions(client, rows)
     numbers = await _live_numbers(client, described)
     return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in described]
@@ -207,19 +207,21 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
             try:
                 run = await client.get_workflow_handle(row.id).describe()
                 row = replace(row, task=await read_task(client, run))
-                return replace(row, model_calls=await _model_calls(client, run))
+                if (result := await _result(client, run)) is None:
+                    return row
+                # a run that was aborted before a worker had prepared it has no search attributes
+                return replace(row, state=result.termination.reason, model_calls=result.usage.model_calls)
             except Exception:  # the run was deleted meanwhile, or its values cannot be read: a codec may raise anything
                 return row
 
     return list(await asyncio.gather(*map(with_description, rows)))
 
 
-async def _model_calls(client: Client, described: WorkflowExecutionDescription) -> int | None:
-    """Return the model calls in the result of a run, or None if it has no result."""
+async def _result(client: Client, described: WorkflowExecutionDescription) -> AgentResult | None:
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return None
     ended = client.get_workflow_handle(described.id, run_id=described.run_id, result_type=AgentResult)
-    return (await ended.result(follow_runs=False)).usage.model_calls
+    return await ended.result(follow_runs=False)
 
 
 TASK_CHARS = 200

@@ -190,6 +190,14 @@ def test_a_detached_run_without_a_worker_waits_and_says_so(orga: Orga) -> None:
             assert worker.code() == 0
 
 
+def test_a_run_that_was_aborted_before_a_worker_took_it_is_listed_as_aborted(orga: Orga) -> None:
+    run_id = a_detached_run(orga, "--id", "never-begun")
+    assert orga("abort", run_id, "not needed").code == 0
+    assert orga("attach", run_id).code == 5
+    [row] = [row for row in json.loads(orga("list", "--json").out) if row["id"] == run_id]
+    assert (row["state"], row["model_calls"]) == ("aborted", 0)
+
+
 def test_signals_reach_the_run_and_are_in_its_journal(held: Orga, chat: ChatServer) -> None:
     with held.started("run", "a task") as running:
         run_id = running.line(RUN_LINE)[1]

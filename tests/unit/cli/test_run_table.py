@@ -12,7 +12,7 @@ from orga.client.cli.inspect.runs import run_table, short_ids
 from orga.client.history.values import data_converter
 from orga.client.runs.listing import ListedRun, StatusQueries, read_task, with_details
 from orga.workflows.types.models.usage import UsageTotals
-from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus, Termination
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.parts.served_histories import HistoryClient
 from tests.support.values.statuses import a_status
@@ -44,8 +44,9 @@ def test_eighty_columns_show_task_agent_state_age_iterations_calls_cost_and_fold
     ]
 
 
-async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
-    ended = Mock(spec=AgentResult, usage=UsageTotals(model_calls=5))
+async def test_a_run_that_has_ended_is_listed_with_its_ending_and_its_model_calls() -> None:
+    """Its search attributes lack the ending if it was aborted before a worker took it."""
+    ended = Mock(spec=AgentResult, usage=UsageTotals(model_calls=5), termination=Termination(reason="aborted"))
     run = Mock(static_summary=AsyncMock(return_value="the goal"), status=WorkflowExecutionStatus.COMPLETED)
     client = Mock(spec=Client)
     client.get_workflow_handle.return_value = Mock(describe=AsyncMock(return_value=run), result=AsyncMock())
@@ -53,7 +54,7 @@ async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
 
     [row] = await with_details(client, [a_row(state="completed")])
 
-    assert (row.task, row.model_calls) == ("the goal", 5)
+    assert (row.task, row.state, row.model_calls) == ("the goal", "aborted", 5)
 
 
 @pytest.mark.parametrize(
