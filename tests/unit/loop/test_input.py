@@ -14,11 +14,10 @@ from orga.workflows.types.input import (
     MAX_TASK_BYTES,
     MAX_TRUSTED_BYTES,
     AgentInput,
-    InvalidInput,
     LoopConfig,
     parse_input,
 )
-from orga.workflows.types.record import CheckedInput
+from orga.workflows.types.record import CheckedInput, InvalidInput
 from orga.workflows.types.sessions.session_input import SessionInput
 
 CONTRACT = json.loads("""
