@@ -1,5 +1,6 @@
 """The first steps of most commands: read the configuration, connect to Temporal, and find the named run."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,8 +15,11 @@ from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
+from orga.client.errors import ServerUnavailable
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import NamedRun, newest_run, run_by_name, visibility_literal
+from orga.client.server.embedded import server_death
+from orga.client.server.endpoint import Endpoint
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.start import forward_core_logs
 from orga.client.workers.early_start import WorkerOrder
@@ -97,6 +101,37 @@ async def cli_context(
     forward_core_logs(with_retries=False)
     async with connection(loaded.config, write_note, root=root) as connected:
         yield CliContext(loaded, connected)
+
+
+WATCH_S = 2.0
+"""Seconds between two looks for the embedded server."""
+
+
+@asynccontextmanager
+async def raising_server_death(endpoint: Endpoint) -> AsyncGenerator[None]:
+    """Raise ServerUnavailable if the supervisor of the embedded server gives up during the block.
+
+    A server that was only stopped does not end the block, because the next command starts it at the same address.
+    """
+    block, deaths = asyncio.current_task(), list[ServerUnavailable]()
+
+    async def watch() -> None:
+        while not deaths:
+            await asyncio.sleep(WATCH_S)
+            if (death := server_death()) is not None and block is not None:
+                deaths.append(death)
+                block.cancel()
+
+    watching = asyncio.create_task(watch()) if endpoint.embedded else None
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not deaths or block is None or block.uncancel():  # Ctrl-C
+            raise
+        raise deaths[0] from None
+    finally:
+        if watching is not None:
+            watching.cancel()
 
 
 NewestRunFinder = Callable[[Client, str], Awaitable[NamedRun]]

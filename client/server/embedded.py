@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.shared_files import is_locked, try_lock
 from orga.client.errors import ServerUnavailable
-from orga.client.server.endpoint import Endpoint, Report, ServerRecord, read_record
+from orga.client.server.endpoint import GIVEN_UP, Endpoint, Report, ServerRecord, given_up_cause, read_record
 from orga.client.server.home import (
     Home,
     UnreadableTable,
@@ -101,7 +101,7 @@ def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
             options += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
             server = ["--", str(executable), *_server_flags(home)]
             command = module_command("orga.client.server.supervisor", *options, *server)
-            _run_detached(command, home.log, (lock, port.descriptor, ui_port.descriptor))
+            _run_detached(command, home, (lock, port.descriptor, ui_port.descriptor))
     finally:
         os.close(lock)
     return True
@@ -149,10 +149,10 @@ def _server_flags(home: Home) -> list[str]:
     return flags
 
 
-def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> None:
-    if log.exists():
-        log.replace(log.with_suffix(".log.1"))
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
+def _run_detached(command: list[str], home: Home, inherited: tuple[int, ...]) -> None:
+    if home.log.exists():
+        home.log.replace(home.previous_log)
+    with os.fdopen(os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
         subprocess.run(
             command,
             cwd=ROOT,
@@ -193,6 +193,22 @@ def running_server() -> Endpoint | None:
     return record.endpoint if record and record.ready and is_locked(home.server_lock) else None
 
 
+def is_server_down() -> bool:
+    """Return whether there is no embedded server and no supervisor that starts one."""
+    return running_server() is None and not is_locked(server_home().supervisor_lock)
+
+
+def server_death() -> ServerUnavailable | None:
+    """Return the error for users of a server that its supervisor gave up, or None. The next command starts another."""
+    home = server_home()
+    cause = None if is_locked(home.supervisor_lock) else given_up_cause(home.log)
+    if cause is None:
+        return None
+    return ServerUnavailable(
+        f"the Temporal server could not be kept running: {cause}", f"see {home.log}, and start this command again"
+    )
+
+
 def stop_embedded_server() -> bool:
     """Stop the embedded server, even if it is in use. Return whether there was one. Its runs stay in the database."""
     home = server_home()
@@ -221,7 +237,7 @@ async def _wait_for_answer(home: Home) -> ServerRecord | None:
 
 def _death_error(home: Home) -> ServerUnavailable:
     lines = home.log.read_text(errors="replace").splitlines() if home.log.exists() else []
-    last = " | ".join([line.strip()[:300] for line in lines if line.strip()][-3:])
+    last = " | ".join([line.strip().removeprefix(GIVEN_UP)[:300] for line in lines if line.strip()][-3:])
     return ServerUnavailable(
         f"the Temporal server died at its start ({last or 'it printed nothing'})", f"see {home.log}"
     )

@@ -16,6 +16,24 @@ from orga.client.server.home import Home, prepare_home
 Report = Callable[[str], None]
 """Shows a person a line about progress or a problem."""
 
+GIVEN_UP = "given up: "
+"""Begins the last line of the server's log if its supervisor could not keep the server running."""
+
+
+GIVEN_UP_BYTES = 2_000
+"""Bytes at the end of the log that hold that line."""
+
+
+def given_up_cause(log: Path) -> str | None:
+    """Return why the supervisor that wrote this log gave up its server. None if it did not, or still runs."""
+    try:
+        with log.open("rb") as written:
+            written.seek(max(written.seek(0, os.SEEK_END) - GIVEN_UP_BYTES, 0))
+            line = written.read().decode(errors="replace").rstrip().rpartition("\n")[2]
+    except OSError:
+        return None
+    return line.removeprefix(GIVEN_UP) if line.startswith(GIVEN_UP) else None
+
 
 @dataclass(frozen=True)
 class Endpoint:

@@ -18,9 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from orga.activities.adapters.shared_files import acquire_lock
-from orga.client.server.endpoint import ServerRecord, read_record, try_lock_leases, write_record
+from orga.client.server.endpoint import GIVEN_UP, ServerRecord, read_record, try_lock_leases, write_record
 from orga.client.server.home import Home
 from orga.client.server.port_numbers import HOST
 from orga.client.server.ui import Api, serve_ui
@@ -31,7 +32,12 @@ HEALTH_S = 3.0
 """Seconds between two looks at the server's health. The server counts as damaged after two bad ones in a row."""
 
 STOP_TIMEOUT_S = 10.0
-MAX_RESTARTS = 10
+
+MAX_DEATHS = 10
+"""Deaths of the server in a row, each early after a start, with which the supervisor gives up."""
+
+HEALTHY_S = 30.0
+"""Seconds after a start. A later death is the first one in a row."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,11 @@ class SupervisorOrders:
     version: str
 
 
-class UnsafeServer(Exception):
+class SupervisorFailed(Exception):
+    """The supervisor cannot keep the server running. The text is the cause, for the last line of the log."""
+
+
+class UnsafeServer(SupervisorFailed):
     """The server is so old that web pages could control it."""
 
     def __init__(self, orders: SupervisorOrders) -> None:
@@ -59,31 +69,53 @@ class UnsafeServer(Exception):
 
 
 async def supervise(orders: SupervisorOrders) -> None:
-    """Run the server until it is stopped, is idle, or dies while nobody uses it."""
+    """Run the server until it is stopped, is idle, or dies while nobody uses it.
+
+    Raise SupervisorFailed if it dies again and again while it is in use.
+    """
     terminated = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, terminated.set)
-    for _ in range(1 + MAX_RESTARTS):
-        if not await _run_until_end(orders, terminated):
-            return
-        sys.stderr.write("the server died while it was in use\n")
+    deaths = 0
+    while death := await _run_until_end(orders, terminated, is_restart=deaths > 0):
+        deaths = 1 if death.is_late else deaths + 1
+        sys.stderr.write(f"the server died while it was in use: {death.cause}\n")
+        if deaths == MAX_DEATHS:
+            raise SupervisorFailed(f"it died {deaths} times in a row; the last time {death.cause}")
 
 
-async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event) -> bool:
-    """Run the server until its end. Return whether it died while it was in use."""
-    api = Api()
+class _Death(NamedTuple):
+    cause: str
+    is_late: bool
+
+
+async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event, *, is_restart: bool) -> _Death | None:
+    """Run the server until its end. Return its death if it was in use, or else None.
+
+    At its first start nobody uses it yet, and the command that waits for it reports its death.
+    """
+    api, started = Api(), time.monotonic()
     server = await _start_server(orders, api)
     try:
         with serve_ui(orders.ui_port, api, orders.executable):
             await _wait_until_bound(server, orders, api)
             is_damaged = await _wait_for_end(server, orders, api, terminated)
         record = read_record(orders.home.record)  # None after `stop_server`, which removes it
-        has_failed = is_damaged or server.returncode not in (None, 0)
-        died = has_failed and record is not None and record.ready
+        cause = "it could no longer read its database" if is_damaged else _exit_cause(server.returncode)
+        has_died = bool(cause) and record is not None and (record.ready or is_restart)
     finally:
         await _stop_server(server)
         orders.home.record.unlink(missing_ok=True)
-    return died and _in_use(orders.home)
+    return _Death(cause, time.monotonic() - started >= HEALTHY_S) if has_died and _in_use(orders.home) else None
+
+
+def _exit_cause(code: int | None) -> str:
+    """Return how the server ended by itself, or "" if it still runs or ended without an error."""
+    if not code:
+        return ""
+    if code == -signal.SIGKILL:
+        return "it was killed, perhaps because the machine had no memory left"
+    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
 
 
 def _in_use(home: Home) -> bool:
@@ -192,5 +224,5 @@ def main() -> None:
         os._exit(0)
     try:
         asyncio.run(supervise(_read_orders()))
-    except (OSError, subprocess.SubprocessError, UnsafeServer) as error:
-        sys.exit(str(error))
+    except (OSError, subprocess.SubprocessError, SupervisorFailed) as error:
+        sys.exit(f"{GIVEN_UP}{error}")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from orga.activities.adapters.shared_files import write_atomically
-from orga.client.cli.connection import CliContext, cli_context
+from orga.client.cli.connection import CliContext, cli_context, raising_server_death
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.journal import signing_key_file
 from orga.client.cli.options import ConfigFile, Json
@@ -198,7 +198,8 @@ async def console(
             write_note("Ctrl-C ends the console; runs go on")
             if open_:
                 _open_in_browser(address.page)
-            async with _optional_worker(context, is_wanted=not no_worker):
+            watched = raising_server_death(context.connection.endpoint)
+            async with _optional_worker(context, is_wanted=not no_worker), watched:
                 await asyncio.Event().wait()
 
 

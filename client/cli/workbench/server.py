@@ -11,22 +11,19 @@ from typing import IO, Annotated
 
 import typer
 
-from orga.client.cli.connection import CliContext, cli_context
+from orga.client.cli.connection import WATCH_S, CliContext, cli_context, raising_server_death
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.interrupts import Command
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
-from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
+from orga.client.server.embedded import ensure_server, is_server_down, running_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, lease, try_lock_leases
 from orga.client.server.home import server_home
 from orga.client.workers.deployment import deployment_name
 from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, spawn_in_foreground
 
-WATCH_S = 2.0
-"""Seconds between two looks for the server."""
-
 MAX_MISSES = 3
-"""Looks in a row without a server, after which it is down. If it only crashed, its supervisor restarts it sooner."""
+"""Looks in a row without a server, after which it is down. Another command may have stopped it to start a new one."""
 
 
 def server(
@@ -76,7 +73,8 @@ async def _run_in_foreground(*, as_json: bool) -> int:
             write_result(*_endpoint_lines(endpoint))
         write_note("Ctrl-C ends this command; the server stops when no command uses it (at once: orga server --stop)")
         try:
-            await _wait_until_down()
+            async with raising_server_death(endpoint):
+                await _wait_until_down()
         except asyncio.CancelledError:
             return 0
     write_note("the server was stopped")
@@ -87,7 +85,7 @@ async def _wait_until_down() -> None:
     misses = 0
     while misses < MAX_MISSES:
         await asyncio.sleep(WATCH_S)
-        misses = 0 if running_server() else misses + 1
+        misses = misses + 1 if is_server_down() else 0
 
 
 def _endpoint_lines(endpoint: Endpoint) -> list[str]:
@@ -131,7 +129,8 @@ async def worker(
         order = context.worker_order(for_folder=True)
         child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
         try:
-            code = await child.wait_for_end()
+            async with raising_server_death(context.connection.endpoint):
+                code = await child.wait_for_end()
         except asyncio.CancelledError:
             return 0
         finally:
@@ -153,7 +152,8 @@ async def dev(config: ConfigFile = None) -> int:
     try:
         async with cli_context(config) as context:
             embedded = context.connection.endpoint.embedded
-            return await _run_server_and_worker(context)
+            async with raising_server_death(context.connection.endpoint):
+                return await _run_server_and_worker(context)
     except asyncio.CancelledError:
         write_note("stopping…")
         return 0

@@ -20,8 +20,9 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.adapters.shared_files import is_locked
+from orga.client.cli.exit_codes import ExitCode
 from orga.client.errors import ServerUnavailable
-from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
+from orga.client.server.embedded import ensure_server, running_server, server_death, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, ServerRecord, lease, read_record
 from orga.client.server.home import Home
 from orga.client.server.resolve import resolve_endpoint
@@ -30,6 +31,7 @@ from orga.client.server.server_errors import silence_reason
 from orga.own_code import ROOT
 from orga.workflows.types.names import KEYS
 from tests.support.parts.temporal import temporal_cli
+from tests.support.programs.orga_command import Orga
 
 OTHER_COMMAND = """
 import asyncio
@@ -180,6 +182,61 @@ async def test_a_server_that_cannot_read_its_database_any_more_is_started_again(
         await damage(endpoint)
         await until(lambda: (now := read_record(home.record)) is not None and now.ready and now.pid != damaged, 60)
         assert await has_the_run(endpoint)
+
+
+async def kill_until_given_up(home: Home) -> int:
+    """Kill each new server until the supervisor starts no other one. Return how many were killed."""
+    killed: list[int] = []
+    deadline = time.monotonic() + 90
+    while is_locked(home.supervisor_lock):
+        assert time.monotonic() < deadline, f"the supervisor still starts servers, after {len(killed)}"
+        record = read_record(home.record)
+        if record is not None and record.ready and record.pid not in killed:
+            os.kill(record.pid, signal.SIGKILL)
+            killed.append(record.pid)
+        await asyncio.sleep(0.02)
+    return len(killed)
+
+
+async def test_a_server_that_keeps_dying_is_reported_to_the_commands_that_need_it(home: Home, tmp_path: Path) -> None:
+    """The supervisor has no terminal, so the commands report the cause and the remedy."""
+    orga = Orga(tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    problem = (
+        "orga: the Temporal server could not be kept running: it died 10 times in a row; the last time it was killed, "
+        f"perhaps because the machine had no memory left; see {home.log}, and start this command again"
+    )
+    with (
+        orga.started("server") as server,
+        orga.started("worker") as worker,
+        orga.started("console", "--no-worker") as console,
+    ):
+        server.line("Ctrl-C ends this command")
+        worker.line("Ctrl-C stops it")
+        console.line("Ctrl-C ends the console")
+        assert await kill_until_given_up(home) == 10
+        commands = [server, worker, console]
+        codes = [await asyncio.to_thread(command.code) for command in commands]
+    assert codes == [ExitCode.NO_SERVER] * 3
+    assert [command.err[-1] for command in commands] == [problem] * 3
+
+
+async def test_an_early_death_of_a_restarted_server_is_no_silent_end(home: Home) -> None:
+    """The first restart fails before the server has bound its ports, like one with a full disk."""
+    with lease():
+        await ensure_server(silent)
+        home.database.rename(home.folder / "kept.db")
+        home.database.mkdir()
+        os.kill(recorded(home).pid, signal.SIGKILL)
+        await until(lambda: not is_locked(home.supervisor_lock), 60)
+        death = server_death()
+    assert death is not None
+    assert "it died 10 times in a row; the last time it ended with exit code 1; see " in str(death)
+
+
+async def test_a_stopped_server_is_not_reported_as_dead(home: Home) -> None:
+    await ensure_server(silent)
+    await asyncio.to_thread(stop_embedded_server)
+    assert server_death() is None
 
 
 async def test_the_next_command_replaces_a_server_whose_supervisor_was_killed(home: Home) -> None:
