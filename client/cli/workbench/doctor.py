@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
 from orga.client.runs.settings import read_settings
-from orga.client.server.endpoint import Endpoint
+from orga.client.server.endpoint import Endpoint, given_up_cause
 from orga.client.server.home import prepare_home, server_home
 from orga.client.server.pollers import (
     NO_CONFIG,
@@ -241,6 +242,9 @@ def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
 
 async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
     yield await _connection_check(context.connection)
+    if context.connection.endpoint.embedded:
+        for check in given_up_checks(server_home().previous_log):
+            yield check
     yield await _search_attribute_check(context)
     identities = await poller_identities(context.client, context.task_queue)
     yield _poller_check(context, identities)
@@ -256,6 +260,16 @@ async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[D
         yield check
     if deep:
         yield await _model_check(context)
+
+
+def given_up_checks(previous_log: Path) -> list[DoctorCheck]:
+    """Return a warning if the embedded server before this one could not be kept running."""
+    if (cause := given_up_cause(previous_log)) is None:
+        return []
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(previous_log.stat().st_mtime))
+    detail = f"the one before it could not be kept running, until {at}: {cause}"
+    remedy = f"look for the cause in {previous_log} and in the log of the system"
+    return [DoctorCheck("server", ok=True, detail=detail, remedy=remedy, warning=True)]
 
 
 def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCheck:

@@ -219,6 +219,11 @@ async def test_a_server_that_keeps_dying_is_reported_to_the_commands_that_need_i
     assert codes == [ExitCode.NO_SERVER] * 3
     assert [command.err[-1] for command in commands] == [problem] * 3
 
+    found = await asyncio.to_thread(orga, "doctor")
+    assert found.code == ExitCode.COMPLETED  # the doctor has started the server again
+    assert "! server: the one before it could not be kept running, until " in found.out
+    assert f"→ look for the cause in {home.previous_log} and in the log of the system" in found.out
+
 
 async def test_an_early_death_of_a_restarted_server_is_no_silent_end(home: Home) -> None:
     """The first restart fails before the server has bound its ports, like one with a full disk."""
