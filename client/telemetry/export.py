@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
+import temporalio.client
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -26,13 +27,18 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, ReplaySafeMeterProvider, create_tracer_provider
+from temporalio.converter import PayloadConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError
 from temporalio.worker import (
     ContinueAsNewInput,
     ExecuteWorkflowInput,
+    HandleQueryInput,
+    HandleSignalInput,
+    HandleUpdateInput,
     Interceptor,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -121,8 +127,65 @@ def _finish_within(timeout_s: float, *shutdowns: Callable[[], None]) -> bool:
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:
-    """Return the plugins in order. The SDK's plugin passes the trace context on in headers. Ours opens spans."""
-    return (OpenTelemetryPlugin(), SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]))
+    """Return the plugins in order.
+
+    The first drops unreadable headers. The SDK's plugin passes the trace context on in headers. The last opens spans.
+    """
+    return (
+        SimplePlugin("orga.TraceHeaders", interceptors=[_TraceHeaders()]),
+        OpenTelemetryPlugin(),
+        SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]),
+    )
+
+
+_TRACE_HEADER = "_tracer-data"
+"""The header with the trace context, as the SDK names it."""
+
+_HeadersInput = TypeVar("_HeadersInput", ExecuteWorkflowInput, HandleSignalInput, HandleQueryInput, HandleUpdateInput)
+
+
+class _TraceHeaders(temporalio.client.Interceptor, Interceptor):
+    """An interceptor of clients too, because a worker calls those of its client first, such as the SDK's."""
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
+        return _TraceHeadersInbound
+
+
+class _TraceHeadersInbound(WorkflowInboundInterceptor):
+    """Drops a trace context that cannot be read. The SDK would raise, and each workflow task would fail for ever."""
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        return await super().execute_workflow(_with_readable_context(input))
+
+    async def handle_signal(self, input: HandleSignalInput) -> None:
+        await super().handle_signal(_with_readable_context(input))
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:
+        return await super().handle_query(_with_readable_context(input))
+
+    def handle_update_validator(self, input: HandleUpdateInput) -> None:
+        super().handle_update_validator(_with_readable_context(input))
+
+    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
+        return await super().handle_update_handler(_with_readable_context(input))
+
+
+def _with_readable_context(given: _HeadersInput) -> _HeadersInput:
+    header = given.headers.get(_TRACE_HEADER)
+    if header is None or _is_trace_context(header):
+        return given
+    return replace(given, headers={name: each for name, each in given.headers.items() if name != _TRACE_HEADER})
+
+
+def _is_trace_context(header: Payload) -> bool:
+    """Return True for what the SDK writes: an object of texts. Any sender can write something else."""
+    try:
+        context_fields = PayloadConverter.default.from_payload(header)
+    except Exception:  # converters raise anything
+        return False
+    return isinstance(context_fields, dict) and all(
+        isinstance(text, str) for text in cast("dict[str, object]", context_fields).values()
+    )
 
 
 class _RunSpans(Interceptor):

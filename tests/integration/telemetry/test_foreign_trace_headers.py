@@ -1,0 +1,93 @@
+"""Any client can send a trace context, and it may be anything."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    QueryWorkflowInput,
+    SignalWorkflowInput,
+    StartWorkflowInput,
+    StartWorkflowUpdateInput,
+)
+
+from orga.testing import FakeTool, answers, calls
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.loop import a_loop
+from tests.support.runs.questions import send_update
+from tests.support.web.otlp_receiver import Receiver
+from tests.support.web.telemetry import collector, connect_with_plugins, fresh_globals, start_telemetry
+
+__all__ = ["collector", "fresh_globals"]
+
+pytestmark = pytest.mark.usefixtures("fresh_globals")
+
+
+class _Sender(Interceptor):
+    """Sends this payload as trace context with everything."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._headers = {"_tracer-data": payload}
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        return _Outbound(next, self._headers)
+
+
+class _Outbound(OutboundInterceptor):
+    def __init__(self, next: OutboundInterceptor, headers: Mapping[str, Payload]) -> None:
+        super().__init__(next)
+        self._headers = headers
+
+    async def start_workflow(self, input: StartWorkflowInput) -> Any:
+        input.headers = self._headers
+        return await super().start_workflow(input)
+
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:
+        input.headers = self._headers
+        await super().signal_workflow(input)
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:
+        input.headers = self._headers
+        return await super().query_workflow(input)
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
+        input.headers = self._headers
+        return await super().start_workflow_update(input)
+
+
+def _json(data: bytes) -> Payload:
+    return Payload(metadata={"encoding": b"json/plain"}, data=data)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(Payload(metadata={"encoding": b"binary/foreign"}, data=b"x"), id="an unknown encoding"),
+        pytest.param(Payload(), id="no encoding"),
+        pytest.param(_json(b"{"), id="no JSON"),
+        pytest.param(_json(b"[" * 20_000), id="too deep"),
+        pytest.param(_json(b"[1]"), id="a list"),
+        pytest.param(_json(b'{"traceparent": 7}'), id="a number as context"),
+        pytest.param(_json(b'{"baggage": ["a", {}]}'), id="a list as baggage"),
+    ],
+)
+async def test_an_unreadable_trace_context_stops_no_run(client: Client, collector: Receiver, payload: Payload) -> None:
+    on = start_telemetry(collector.url)
+    sender = Client(client.service_client, data_converter=client.data_converter, interceptors=[_Sender(payload)])
+    steps, pay = [calls("pay"), answers("done")], FakeTool("pay")
+    async with a_loop(await connect_with_plugins(client, on), steps, pay, engine=Asks()) as loop:
+        loop.client = sender
+        handle = await loop.start()
+        (held,) = await wait_for_held_calls(handle)
+        await handle.signal("steer", "go on")
+        await send_update(handle, "approve", approval_argument(held))
+        ran = await loop.ended(handle)
+    on.shutdown()
+
+    assert ran.result.output == "done"
+    assert len(pay.contexts) == 1
+    assert collector.named("invoke_agent default")
