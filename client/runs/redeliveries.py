@@ -22,7 +22,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
-from orga.client.errors import OrgaError, UnreadableRun
+from orga.client.errors import OrgaError
 from orga.client.history.values import readable
 from orga.client.runs.ids import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
@@ -140,7 +140,9 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
             continue
         try:
             failed = await goal_failed_deliveries(client, goal)
-        except UnreadableRun:  # only its application can send the answer again
+        except RPCError:
+            raise
+        except Exception:  # this client lacks the goal's codec, and a codec may raise anything
             continue
         for each in failed:
             if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":

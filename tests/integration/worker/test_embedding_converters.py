@@ -65,6 +65,16 @@ class Keyed(PayloadCodec, WithSerializationContext):
         return [Payload.FromString(each.data[::-1]) for each in payloads]
 
 
+class Locked(PayloadCodec):
+    """A codec that opens nothing."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [*payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        raise PermissionError("no key")
+
+
 @dataclass
 class Shelf(StorageDriver):
     """Stores values of any size outside of the history."""
@@ -233,6 +243,12 @@ async def test_a_live_run_is_not_read_without_its_codec(client: Client, chat: Ch
         unread = AgentHandle(lacking, run.id)
         with pytest.raises(UnreadableRun, match="payload codec"):
             await unread.status()
+        locked = await Client.connect(
+            client.service_client.config.target_host,
+            plugins=[OrgaPlugin(config=OrgaConfig())],
+            data_converter=replace(DataConverter.default, payload_codec=Locked()),
+        )
+        assert ("running", "") in {(each.state, each.task) for each in await runs.list(locked) if each.id == run.id}
         await run.abort()
 
 
