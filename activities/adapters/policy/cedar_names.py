@@ -1,10 +1,10 @@
 """Finds unknown names in policies. A policy about a tool, agent, tag or argument that does not exist is useless."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import escape
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
 from orga.activities.adapters.policy.cedar_types import THIS_RUN, Node, Path, expression_path, operands, string_literals
@@ -23,16 +23,27 @@ _COMPARED_PATHS: dict[Path, str] = {
     ("context", "plan", "skills"): "skill",
     ("context", "plan", "tags"): "tag",
 }
-"""The kind of name that a policy compares with each path. A source of taint is a tool, or a server's definitions."""
+"""The paths that policies compare with names, and the kind of these names.
+
+A `source` of taint is a tool, or the definitions of an MCP server.
+"""
 _EQUALITY_OPERATORS = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
 _DELEGATE_PATH = ("context", "arguments", "agent")
 """The path to the other agent of a delegation."""
-_OTHER_ACTIONS = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
-"""The loop's own tools whose calls have an action of their own, by name. They are never a resource."""
+_ACTION_BY_TOOL = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
+"""The actions of the loop's own tools that have an action of their own. These tools are never a resource."""
+
+_ENTITY_TYPES = ("Tool", "Agent", "Run")
+"""Entity types whose ids are names."""
+_TYPES_WITHOUT_ATTRIBUTES = ("string", "integer", "number", "boolean", "null", "array")
 
 
-_KINDS = ("Tool", "Agent", "Run")
-_SCALARS = ("string", "integer", "number", "boolean", "null", "array")
+class _Mention(NamedTuple):
+    """A name in a policy."""
+
+    kind: str
+    """What has the name: tool, agent, run, tag, source or skill."""
+    name: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class PolicyVocabulary:
         return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
 
     def knows(self, kind: str, name: str) -> bool:
-        """Return whether a thing of this kind and name exists or may exist. `kind` is tool, source, skill and so on."""
+        """Return whether a thing of this kind (see `_Mention`) and name exists or may exist."""
         match kind:
             case "tool":
                 return self.knows_tool(name)
@@ -64,19 +75,31 @@ class PolicyVocabulary:
             case _:
                 return name in self.agents
 
+    def names(self, kind: str) -> Iterable[str]:
+        """Return the names of this kind that can be suggested."""
+        match kind:
+            case "agent":
+                return self.agents
+            case "tag":
+                return self.tags
+            case "run":
+                return (THIS_RUN,)
+            case "skill":
+                return (*self.tools, *self.agents)
+            case _:
+                return self.tools
+
     @property
     def tags(self) -> set[str]:
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
-    names = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.annotations.tools or ())]
-    skills = (*known.tools, *known.agents)
-    names_by_kind = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
-    for kind, name in dict.fromkeys(names):
+    mentions = [*_mentions(policy.node), *(_Mention("tool", name) for name in policy.annotations.tools or ())]
+    for kind, name in dict.fromkeys(mentions):
         if not known.knows(kind, name):
-            shown_kind = kind if kind in names_by_kind else "tool"
-            hint = known_names_hint(name, names_by_kind.get(kind, known.tools))
+            shown_kind = "tool" if kind == "source" else kind
+            hint = known_names_hint(name, known.names(kind))
             yield _name_problem(policy, name, f"there is no {shown_kind} {name!r}", hint)
     yield from _action_as_resource_problems(policy)
     yield from _unmatched_pattern_problems(policy, known)
@@ -85,7 +108,7 @@ def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Itera
 
 def _action_as_resource_problems(policy: CedarPolicy) -> Iterator[FileProblem]:
     for name in dict.fromkeys(_entity_ids([policy.node["resource"], policy.node["conditions"]], "Tool")):
-        if action := _OTHER_ACTIONS.get(name):
+        if action := _ACTION_BY_TOOL.get(name):
             remedy = f'write action == Action::"{action}"'
             yield _name_problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
 
@@ -103,7 +126,8 @@ def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> 
     governed = _governed_tools(policy, known, _named_tools(policy.node))
     if governed is None:
         return
-    for path in (path[1:] for path in policy.types if path[:1] == ("arguments",) and path[1:]):
+    argument_paths = [path[1:] for path in policy.types if path[:1] == ("arguments",) and len(path) > 1]
+    for path in argument_paths:
         if not any(_has_path(spec.parameters, path) for spec in governed):
             shown = ".".join(path)
             whose = f"{governed[0].name} has" if len(governed) == 1 else "the tools that it is about have"
@@ -112,11 +136,14 @@ def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> 
 
 
 def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
-    """Return the tools whose calls a policy judges, or None if that is unknown. An empty `named` means every tool."""
+    """Return the tools whose calls a policy judges. An empty `named` means every tool.
+
+    None if they are unknown, because a named tool may exist but is not listed, or if no tool is known.
+    """
     actions = _entity_ids(policy.node["action"], "Action")
-    if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond", "plan"}:
+    if actions and set(actions) <= {*_ACTION_BY_TOOL.values(), "respond", "plan"}:
         return [
-            known.tools[name] for name, action in _OTHER_ACTIONS.items() if action in actions and name in known.tools
+            known.tools[name] for name, action in _ACTION_BY_TOOL.items() if action in actions and name in known.tools
         ]
     wanted = list(dict.fromkeys(named)) or [*known.tools]
     if known.unseen and (not named or any(name not in known.tools for name in wanted)):
@@ -125,13 +152,16 @@ def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequenc
 
 
 def _named_tools(policy: Node) -> list[str]:
-    """Return the tools that a policy is limited to. With a negation in a `when`, its conditions do not limit it."""
+    """Return the tools that a policy is limited to, by its scope and its `when` conditions.
+
+    If one of them contains a negation, none counts, because a tool in it may be one that the policy excludes.
+    """
     when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
     if any("!" in node or "!=" in node for node in _nodes(when)):
         when = []
     names = [
         *_entity_ids(policy["resource"], "Tool"),
-        *(name for body in when for kind, name in _condition_names(body) if kind == "tool"),
+        *(mention.name for body in when for mention in _condition_mentions(body) if mention.kind == "tool"),
     ]
     return list(dict.fromkeys(names))
 
@@ -146,22 +176,22 @@ def _has_path(schema: Any, path: Path) -> bool:
 def _properties(schema: Any) -> dict[str, Any] | None:
     """Return the attributes that a value can have, by name, or None if it can have any. A scalar or array has none."""
     given = as_object(schema)
-    if given.get("type") in _SCALARS:
+    if given.get("type") in _TYPES_WITHOUT_ATTRIBUTES:
         return {}
     found = given.get("properties")
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _mentioned_names(policy: Node) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the name of everything that the scope and the conditions of a policy name."""
+def _mentions(policy: Node) -> Iterator[_Mention]:
+    """Yield every name in the scope and the conditions of a policy."""
     for scope in ("principal", "resource"):
-        for kind in _KINDS:
-            yield from ((kind.lower(), name) for name in _entity_ids(policy[scope], kind))
+        for kind in _ENTITY_TYPES:
+            yield from (_Mention(kind.lower(), name) for name in _entity_ids(policy[scope], kind))
     is_delegation = _entity_ids(policy["action"], "Action") == ["delegate"]
     for condition in policy["conditions"]:
-        yield from _condition_names(condition["body"])
+        yield from _condition_mentions(condition["body"])
         if is_delegation:
-            yield from (("agent", word) for word in _compared_literals(condition["body"], _DELEGATE_PATH))
+            yield from (_Mention("agent", word) for word in _compared_literals(condition["body"], _DELEGATE_PATH))
 
 
 def _compared_literals(body: Any, path: Path) -> Iterator[str]:
@@ -182,17 +212,17 @@ def _nodes(node: Any) -> Iterator[Node]:
             waiting += reversed(cast("list[Any]", here))
 
 
-def _condition_names(node: Any) -> Iterator[tuple[str, str]]:
-    for kind in _KINDS:
-        if isinstance(node, dict) and "Value" in node:
-            yield from ((kind.lower(), name) for name in _entity_ids(cast("Node", node), kind))
+def _condition_mentions(node: Any) -> Iterator[_Mention]:
+    if isinstance(node, dict) and "Value" in node:
+        for kind in _ENTITY_TYPES:
+            yield from (_Mention(kind.lower(), name) for name in _entity_ids(cast("Node", node), kind))
     operator, inner = operands(node)
     if operator in _EQUALITY_OPERATORS:
         paths = {expression_path(part) for part in inner}
-        kind = next((kind for path, kind in _COMPARED_PATHS.items() if path in paths), "")
-        yield from ((kind, word) for part in inner for word in string_literals(part) if kind)
+        if kind := next((kind for path, kind in _COMPARED_PATHS.items() if path in paths), ""):
+            yield from (_Mention(kind, word) for part in inner for word in string_literals(part))
     for part in inner:
-        yield from _condition_names(part)
+        yield from _condition_mentions(part)
 
 
 def _entity_ids(node: Any, kind: str) -> list[str]:

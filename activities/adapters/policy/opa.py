@@ -87,7 +87,7 @@ def parse_opa_result(result: Any, version: str) -> Verdict:
     except ValidationError as error:
         return _denial(f"OPA gave an invalid answer: {'; '.join(validation_problems(error))}", version)
     if stray := _stray_field(answer):
-        return _denial(f"OPA allows the call and gives {stray}, which says otherwise", version)
+        return _denial(f"OPA gives {stray}, which does not belong to the decision {answer.decision!r}", version)
     if answer.decision == "modify" and answer.arguments is None:
         return _denial("OPA wants to modify the call and gave no arguments", version)
     terms = ApprovalTerms(approvers=answer.approvers, expires_s=answer.expires_s)
@@ -107,7 +107,7 @@ def _undefined_denial(path: str, version: str) -> Verdict:
 
 
 def _stray_field(answer: OpaAnswer) -> str:
-    """Return a field that belongs to another decision, or "". Its author did not want the call to run unchanged."""
+    """Return a field that belongs to another decision, or "". Its rule may not mean to allow the call."""
     if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
         return "arguments"
     if answer.decision in {"allow", "modify"} and answer.approvers:
@@ -125,6 +125,10 @@ RETRY_PAUSE_S = 0.1
 
 class OpaUnreachable(Exception):
     """Raised if there was no readable answer, but another attempt may get one."""
+
+
+class _OpaRefusal(Exception):
+    """Raised with the reason of the denial if there is no decision, and another attempt would not help."""
 
 
 class OpaServer:
@@ -167,50 +171,47 @@ class OpaServer:
             return _denial(f"OPA cannot be asked about this: {error}")
         except OpaUnreachable as error:
             return _denial(f"OPA gave no answer in {ATTEMPTS} attempts: {error}")
-        if not isinstance(answer, dict):
-            return _denial("OPA gave an answer that is no JSON object")
-        found = cast("dict[str, Any]", answer)
-        version = _bundle_revisions(found)
-        return (
-            parse_opa_result(found["result"], version) if "result" in found else _undefined_denial(self._path, version)
-        )
+        except _OpaRefusal as error:
+            return _denial(str(error))
+        version = _bundle_revisions(answer)
+        if "result" not in answer:
+            return _undefined_denial(self._path, version)
+        return parse_opa_result(answer["result"], version)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _answer(self, body: bytes) -> Any:
-        for attempt in range(ATTEMPTS):
+    async def _answer(self, body: bytes) -> dict[str, Any]:
+        for attempt in range(ATTEMPTS - 1):
             try:
                 return await self._ask(body)
             except OpaUnreachable:
-                if attempt == ATTEMPTS - 1:
-                    raise
                 await asyncio.sleep(RETRY_PAUSE_S * 2**attempt)
-        return None
+        return await self._ask(body)
 
-    async def _ask(self, body: bytes) -> Any:
+    async def _ask(self, body: bytes) -> dict[str, Any]:
+        """Return OPA's answer to one request. Raise OpaUnreachable or _OpaRefusal."""
         try:
             async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
                 if response.status_code in http.TRANSIENT_STATUSES:
                     raise OpaUnreachable(f"status {response.status_code}")
                 if response.status_code != 200:
-                    return _deny_result(f"OPA refused the question: status {response.status_code}")
+                    raise _OpaRefusal(f"OPA refused the question: status {response.status_code}")
                 content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
         except ToolError as error:  # the body's encoding is unknown, or its content is damaged
             raise OpaUnreachable(error_text(error)) from error
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
         if is_cut:
-            return _deny_result(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
+            raise _OpaRefusal(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
             text = self._secrets.redact(content.decode())  # a policy can see the request's headers
-            return json.loads(text, object_pairs_hook=unique_keys_object)
+            answer = json.loads(text, object_pairs_hook=unique_keys_object)
         except (ValueError, RecursionError):
-            return None
-
-
-def _deny_result(reason: str) -> dict[str, Any]:
-    return {"result": {"decision": "deny", "reason": reason}}
+            answer = None
+        if not isinstance(answer, dict):
+            raise _OpaRefusal("OPA gave an answer that is no JSON object")
+        return cast("dict[str, Any]", answer)
 
 
 def _denial(reason: str, version: str = "") -> Verdict:
