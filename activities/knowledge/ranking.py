@@ -18,14 +18,17 @@ from orga.activities.knowledge.vectors import cosine
 from orga.activities.knowledge.words import query_terms, searchable_text, stem, text_words
 from orga.workflows.types.knowledge import KnowledgeKind, Recall, Recalled, StoredItem
 
-MAX_CANDIDATES = 40
-"""The fewest candidates that a store looks for by words, and as many by vectors."""
+CANDIDATES = 40
+"""Items that a store looks for by words, and also by vectors. If the query asks for more items, it looks for more."""
 MAX_IN_FOLDER = 500
-"""The newest items of one directory or language that a store reads in a search by words."""
+"""Items of one directory or language that a search by words reads: the newest ones."""
 COMMON = 1_000
-"""Items. A word that so many items have is ignored if the query has a rarer word."""
+"""Items with the same word. If so many have it, it is ignored, unless the query has no rarer word."""
 MAX_SEARCHED_TERMS = 5
-"""Matching words that cover even a longer query fully, so that a long conversation still recalls something."""
+"""Words. An item with so many of a query's rarest words covers a longer query fully.
+
+So a long conversation still recalls something.
+"""
 MIN_LIKENESS = 85
 """The least similarity, of 100, of two words that count as alike."""
 CONTRADICTED_FACTOR = 0.5
@@ -42,7 +45,7 @@ class Candidate:
 
 
 def candidate_limit(query: Recall) -> int:
-    return max(MAX_CANDIDATES, query.limit)
+    return max(CANDIDATES, query.limit)
 
 
 def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
@@ -64,17 +67,19 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
 
     Args:
         vector: The vector of the query's text. None ranks by words only.
-        candidates: The found items, and the facts that contradict any of them. For a query without words, all score 1:
-            those with the highest confidence come first, then the newest.
+        candidates: The found items, and the facts that contradict any of them.
+
+    For a query without words, all items score 1. Those with the highest confidence come first, then the newest.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
     items = {id_: candidate.item for id_, candidate in unique.items()}
-    first_scores = _scores(query.text, vector, list(unique.values()))
-    scores = dict(first_scores)
+    own_scores = _scores(query.text, vector, list(unique.values()))
+    scores = dict(own_scores)
     for id_, item in items.items():
-        if (newer := first_scores.get(item.contradicted_by)) is not None:  # None if the newer fact has expired
-            scores[id_] = min(round(first_scores[id_] * CONTRADICTED_FACTOR, 4), newer)
-    scores |= _scores_after_clean(list(items.values()), scores)
+        newer_score = own_scores.get(item.contradicted_by)
+        if newer_score is not None:  # None if no fact contradicts the item, or the fact has expired
+            scores[id_] = min(round(own_scores[id_] * CONTRADICTED_FACTOR, 4), newer_score)
+    scores |= _limited_scores(list(items.values()), scores)
     found = [
         Recalled(item=items[id_], score=score)
         for id_, score in scores.items()
@@ -117,8 +122,8 @@ def _scores(text: str, vector: Sequence[float] | None, candidates: Sequence[Cand
     return found
 
 
-def _scores_after_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
-    """Return the scores of tainted facts that clean facts contradict. They do not exceed the scores of these facts."""
+def _limited_scores(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
+    """Return new scores of the tainted facts that clean facts contradict: none exceeds a score of these clean facts."""
     clean: dict[tuple[str, str], list[StoredItem]] = {}
     facts = [item for item in items if item.kind == "fact"]
     for fact in facts:

@@ -14,7 +14,7 @@ from temporalio import activity
 from orga.activities.calls.activity import current_run_key, error_text, log_iteration
 from orga.activities.knowledge.conventions import named_places
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.activities.knowledge.ranking import MAX_CANDIDATES
+from orga.activities.knowledge.ranking import CANDIDATES
 from orga.activities.knowledge.words import text_with_task
 from orga.activities.models.conversations import Conversations
 from orga.activities.text.sanitize import sanitized_text
@@ -171,7 +171,7 @@ async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root
     The search asks for more items than the limit, because conventions of other folders are left out afterwards.
     """
     words = " ".join(request.terms or request.paths)
-    query = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)
+    query = Recall(text=words, reader=request.reader, limit=CANDIDATES, threshold=request.threshold)
     found = await store.recall(query)
     places = await named_places(store, request.reader, request.search_terms, request.limit, root)
     return places.with_conventions(found, request.limit)

@@ -76,11 +76,14 @@ def invalid_input(error: InvalidInput) -> Problem:
 
 
 _PLACE = re.compile(r"(?P<key>[^\s:;'\"]+)(?P<value> '[^']*')?: ")
-"""The key of a problem, and perhaps its value. A part of a text that begins otherwise belongs to the problem before."""
+"""The beginning of a problem: its key, and perhaps the key's value."""
 
 
 def _problem_lines(text: str) -> list[str]:
-    """Return one line for each problem of a text: `key: what is wrong; more about it; other key: ...`."""
+    """Return one line for each problem of a text such as `key: what is wrong; more about it; other key: ...`.
+
+    A part that does not begin with a key says more about the problem before it.
+    """
     lines: list[str] = []
     for part in re.split(r"; |\n", text):
         if lines and not _PLACE.match(part):
@@ -94,7 +97,8 @@ def _where_and_detail(line: str) -> dict[str, str]:
     place = _PLACE.match(line)
     if place is None:
         return {"where": "input", "detail": line}
-    return {"where": place["key"], "detail": line.removeprefix(place["key"]).removeprefix(": ").lstrip()}
+    after_key = line.removeprefix(place["key"])  # `: what is wrong`, or ` 'value': what is wrong`
+    return {"where": place["key"], "detail": after_key.removeprefix(": ").lstrip()}
 
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
@@ -129,9 +133,9 @@ def problem_response(problem: Problem) -> Response:
 
 
 def problem_answer(request: Request, problem: Problem) -> Response:
-    """Return the problem in the form of the protocol at this address, as a page for a browser, or else as JSON."""
-    for beginning, form in request.app.state.error_forms.items():
-        if request.scope["path"].startswith(beginning):
+    """Return the problem in the form of the front end at this address, as a page for a browser, or else as JSON."""
+    for path_prefix, form in request.app.state.error_forms.items():
+        if request.scope["path"].startswith(path_prefix):
             return form(problem)
     is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
     if not is_page:

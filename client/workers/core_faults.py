@@ -20,7 +20,7 @@ SHUTDOWN_GRACE = timedelta(seconds=10)
 LAST_STEP_S = 3.0
 """Seconds for the last step of a shutdown, after all polls and completions. The step usually takes milliseconds.
 
-With `SHUTDOWN_GRACE`, they are less than the time for which the command waits (`STOP_TIMEOUT_S`)."""
+With `SHUTDOWN_GRACE`, the shutdown takes less time than the command waits for a worker (`STOP_TIMEOUT_S`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +75,10 @@ class _HistorySoFar(NamedTuple):
 class EarlyEvents:
     """Recognizes activations with events that no workflow task has started to process yet.
 
-    A query that waits while no worker has the run in its cache is sent with the whole history, including events after
-    the last workflow task. The SDK's core runs workflow code on them at once, at the time of the last task and perhaps
-    without events that the next task will have. The next task then reports what that code did, and no replay of the
-    history can repeat it: the run is stuck as soon as it leaves the worker's cache.
+    If no worker has a run in its cache, the server sends a query with the whole history. This history may have events
+    after the last workflow task. The SDK's core runs workflow code on them at once, though their task has not started:
+    the code sees the time of the last task, and perhaps not all events of the next one. The next task then reports what
+    that code did. No replay of the history can repeat it, so the run is stuck when it leaves the worker's cache.
     """
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class EarlyEvents:
     def is_early(self, activation: WorkflowActivation) -> bool:
         """Return whether the activation has early events, and remember it. Call this for each activation, in order.
 
-        A workflow task that has started reports a new time, and a new size because the history has grown. Only a task
-        for updates may report the old size: the server does not record its start, and forgets the task if the run
-        accepts none of the updates. An activation with only queries does not advance the run.
+        A workflow task that has started reports a new time, and a new size because the history has grown. There are
+        two exceptions. A task for updates may report the old size, because the server records its start only if the run
+        accepts an update. An activation with only queries does not advance the run.
         """
         if any(job.HasField("remove_from_cache") for job in activation.jobs):
             self._seen.pop(activation.run_id, None)

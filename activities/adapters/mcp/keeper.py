@@ -66,9 +66,10 @@ _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
 class _UnaskableClient(Client):
-    """Does not announce to servers of protocols before 2026-07-28 that people can be asked.
+    """A client that does not offer to ask people, if the server's protocol is older than 2026-07-28.
 
-    Used if no call may be repeated, because then no answer can reach the server, which may refuse the call without it.
+    It is used for servers whose calls may not be repeated. Without a repetition, the answer of a person cannot reach
+    the server, and a server that expects an answer may refuse the call.
     """
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
@@ -95,7 +96,7 @@ class SessionKeeper:
         """Prepare the keeper.
 
         Args:
-            check: Called with each new session before it is used, and with a doubtful one. Raises if it is useless.
+            check: Called with each new session, and with one in doubt. Raises if the session is useless.
             handle_message: Called with the server's notifications.
             answer: Called with the requests to people that the server makes during a call.
         """
@@ -129,7 +130,7 @@ class SessionKeeper:
         """Close the session within a few seconds, whatever the server does."""
         self._stopping.set()
         self._wake.set()
-        if self._scope and not self._session:
+        if self._scope and not self._session:  # it is being connected to; an open session ends by the events
             self._scope.cancel()
         if self._task:
             await asyncio.wait((self._task,), timeout=STOP_S)
@@ -159,7 +160,7 @@ class SessionKeeper:
             self._wake.set()
 
     def request_proof(self) -> None:
-        """Check that the server is alive, as soon as no call is in flight. Used after it did not answer a call."""
+        """After an unanswered call, check that the server is alive as soon as no call is in flight."""
         self._is_in_doubt = True
         self._wake.set()
 
@@ -216,7 +217,7 @@ class SessionKeeper:
                 ) as client:
                     make_lenient(client.session)
                     await self._check(client.session)
-                    self._scope.deadline = math.inf
+                    self._scope.deadline = math.inf  # the time limit was only for the connection
                     self._session, was_open, version = client.session, True, client.protocol_version
                     self.asks_during_calls = version not in MODERN_PROTOCOL_VERSIONS
                     self._settled.set()
@@ -255,7 +256,7 @@ class SessionKeeper:
 
 
 def connection_error_text(error: BaseException) -> str:
-    """Return the error as one line. Of a group, the first error counts."""
+    """Return the error as one line. A group counts as its first error."""
     if isinstance(error, BaseExceptionGroup):
         return connection_error_text(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, OSError) and error.filename:  # the program, its folder, or a file of certificates

@@ -69,7 +69,7 @@ _SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 @dataclass(frozen=True)
 class SupervisorReport:
-    came: str
+    cause: str
     """The cause of the end: the command's own `end`, an `order` to end it, or too many `processes`."""
     code: int | None
     """The exit code, or the negative number of a signal. None if the command has not ended."""
@@ -122,8 +122,8 @@ async def _read_report(reader: asyncio.StreamReader) -> SupervisorReport | None:
         words = []
     if not words:
         return None
-    came, status, cpu_s = words
-    return SupervisorReport(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
+    cause, status, cpu_s = words
+    return SupervisorReport(cause, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
 
 
 async def _end_command(
@@ -407,8 +407,8 @@ def _command_result(
     name = _signal_name(number) if number else None
     out, err = streams.stdout, streams.stderr
     output = (out if streams.merged else err).data()
-    timed_out = report.came == "order"
-    limit = "processes" if report.came == "processes" else None
+    timed_out = report.cause == "order"
+    limit = "processes" if report.cause == "processes" else None
     if not limit and not timed_out:
         limit = _limit_reached(code, name, report.cpu_s, output, limits)
     return CommandResult(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)

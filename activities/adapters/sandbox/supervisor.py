@@ -68,7 +68,7 @@ class _ProcessTree:
             self._ask_to_end(spared)
             self._wait_until_gone(grace_s)
         killed_by = time.monotonic() + _KILL_TIMEOUT_S
-        # First the group of the command: the end of bubblewrap kills all others, and a fork bomb mostly stays in it.
+        # First the group of the command: if bubblewrap is in it, its end kills all others. Most fork bombs stay in it.
         self._kill_group(self.child)
         while self.reap() and time.monotonic() < killed_by:
             for group in {group for _, group in _descendants()}:
@@ -206,7 +206,7 @@ class ProcessCensus:
         self._due = time.monotonic() + _COUNT_INTERVAL_S
 
     def is_over(self) -> bool:
-        """Return whether the last count exceeds the limit. Count again if it is time."""
+        """Count if it is time, and return whether this count exceeds the limit. Without a count, return False."""
         grown = machine_threads() - self._threads_at_count
         if self._counted + grown <= self._most and time.monotonic() < self._due:
             return False
@@ -231,33 +231,38 @@ def machine_threads() -> int:
 
 
 LENGTH_BYTES = 8
-_MORE_THREADS = 1_000
-_THREADS_EACH = 4
+"""Bytes before an order with its length."""
+_SPARE_THREADS = 1_000
+_THREADS_PER_PROCESS = 4
 
 
 def main() -> None:
-    """Carry out the order from the socket whose number is the first argument."""
+    """Carry out the order from the socket whose descriptor is the first argument."""
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     order = marshal.loads(_receive_order(control))
     # If the command is cancelled by now, do not start it, because it could do harm until it is ended.
     is_cancelled = select.select([control], [], [], 0)[0]
-    # the worker ordered the end: no wait status, no processor time
-    report = "order None 0" if is_cancelled else _carry_out_order(order, control)
+    report = _report_text("order", None, 0) if is_cancelled else _carry_out_order(order, control)
     with suppress(OSError):
         os.write(control, report.encode())
 
 
 def _carry_out_order(order: "dict[str, Any]", control: int) -> str:
     _set_process_option(_SET_CHILD_SUBREAPER, 1)
-    woken = _child_exit_descriptor()
+    child_exits = _child_exit_descriptor()
     _raise_priority()
     tree = _ProcessTree(start(_program_from_order(order)))
-    came = _watch_command(tree, control, woken, order["processes"])
+    cause = _watch_command(tree, control, child_exits, order["processes"])
     # SIGTERM would end bubblewrap at once. All processes in it would die without their grace time.
     spared = tree.child if order["is_wrapped"] else None
-    tree.end(order["grace_s"] if came == "order" else 0, spared)
-    return f"{came} {tree.status} {tree.cpu_s}"
+    tree.end(order["grace_s"] if cause == "order" else 0, spared)
+    return _report_text(cause, tree.status, tree.cpu_s)
+
+
+def _report_text(cause: str, status: int | None, cpu_s: float) -> str:
+    """Return a report in the form that `limited_command` reads."""
+    return f"{cause} {status} {cpu_s}"
 
 
 def _receive_order(control: int) -> bytes:
@@ -275,19 +280,19 @@ def _program_from_order(order: "dict[str, Any]") -> Program:
     if order["processes"] and (present := machine_threads()):
         # The kernel counts all threads of the user on the machine. So this limit is high: it only stops a command that
         # starts processes faster than the census counts.
-        program.limits["RLIMIT_NPROC"] = present + _MORE_THREADS + _THREADS_EACH * order["processes"]
+        program.limits["RLIMIT_NPROC"] = present + _SPARE_THREADS + _THREADS_PER_PROCESS * order["processes"]
     return program
 
 
 def _child_exit_descriptor() -> int:
     """Return a descriptor that becomes readable when a child ends. Signals to end are ignored: the worker decides."""
-    woken, wakes = os.pipe()
-    for number in (woken, wakes):
-        os.set_blocking(number, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    readable, writable = os.pipe()
+    for descriptor in (readable, writable):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _ignore_signal)
-    return woken
+    return readable
 
 
 def _ignore_signal(number: int, frame: object) -> None:
@@ -295,21 +300,24 @@ def _ignore_signal(number: int, frame: object) -> None:
 
 
 def _raise_priority() -> None:
-    """Raise the priority, to act among thousands of processes. Only root may, and only root has no limit."""
+    """Raise the priority, so that this process can act among thousands of others.
+
+    Only root may do it. Only root needs it, because the limit of processes does not hold for root.
+    """
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
-def _watch_command(tree: _ProcessTree, control: int, woken: int, most: int | None) -> str:
-    """Wait, and return what comes first: the command's `end`, an `order` to end it, or too many `processes`."""
+def _watch_command(tree: _ProcessTree, control: int, child_exits: int, most: int | None) -> str:
+    """Wait, and return the cause of the end: the command's own `end`, an `order` to end, or too many `processes`."""
     census = ProcessCensus(tree, most) if most else None
     watch = select.poll()
     watch.register(control, select.POLLIN)
-    watch.register(woken, select.POLLIN)
+    watch.register(child_exits, select.POLLIN)
     while True:
         ready = [number for number, _ in watch.poll(CHECK_INTERVAL_S * 1_000 if census else None)]
-        if woken in ready:
-            os.read(woken, 4_096)
+        if child_exits in ready:
+            os.read(child_exits, 4_096)
         tree.reap()
         if tree.status is not None:
             return "end"

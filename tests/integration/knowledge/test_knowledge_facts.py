@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.knowledge.ranking import MAX_CANDIDATES
+from orga.activities.knowledge.ranking import CANDIDATES
 from orga.workflows.types.knowledge import Erasure, Provenance, StoredItem
 from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, query_for, tainted, texts
 from tests.support.knowledge.stores import all_items, clock, opens, store
@@ -97,9 +97,7 @@ async def test_many_tainted_facts_of_a_narrower_scope_do_not_hide_a_clean_one(
     await store.store([a_fact("x", "is", "right", **owned("tenant", "acme"))])
     clock.advance(1)
     mine = owned("user", "acme", "anna")
-    false = [
-        a_fact("x", "is", f"wrong {n}", provenance=tainted("fetch_url"), **mine) for n in range(2 * MAX_CANDIDATES)
-    ]
+    false = [a_fact("x", "is", f"wrong {n}", provenance=tainted("fetch_url"), **mine) for n in range(2 * CANDIDATES)]
     await store.store(false)
     for query in ("x is", "x is wrong", "x is wrong 7"):
         [first] = await store.recall(query_for(query, reader=mine["owner"], limit=1, threshold=0))

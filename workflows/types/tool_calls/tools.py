@@ -64,9 +64,9 @@ class ToolOptions(CheckedInput):
     def with_timeout(self, timeout_s: float | None) -> Self:
         return replace_fields(self, {"timeout_s": timeout_s})
 
-    def with_overrides(self, above: "ToolOptions") -> Self:
-        """Return these options, overridden by those that are set in `above`."""
-        return replace_fields(self, {name: getattr(above, name) for name in above.model_fields_set})
+    def with_overrides(self, overrides: "ToolOptions") -> Self:
+        """Return these options, overridden by those that are set in `overrides`."""
+        return replace_fields(self, {name: getattr(overrides, name) for name in overrides.model_fields_set})
 
     def with_recovery(self, recovery: Recovery) -> Self:
         return replace_fields(self, {"recovery": recovery})
@@ -98,13 +98,15 @@ class ToolSpec(Record):
     main_argument: str | None = None
     """The argument that distinguishes calls in summaries (`read_file README.md`)."""
     digest: str = ""
-    """Digest of the maker's definition, if that may change during a run. A call is made only if it matches."""
+    """Digest of the definition of an MCP server's tool, which may change during a run. A call is made only if the
+    server's current definition has it.
+    """
     pinned: bool = False
-    """True if the operator has pinned this definition of another maker."""
+    """True if the operator has pinned the definition of this MCP server's tool."""
     deferred: Deferral | None = None
     """Set if its results come later."""
     takes_caller: bool = False
-    """True if each call gets its `Caller`. Other calls save these bytes in history."""
+    """True if each call gets its `Caller`. Calls of other tools lack it, to save history."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the value that a call returns. The last line of its text is this value as JSON."""
 
@@ -221,7 +223,7 @@ class ToolRequest(Record):
     left_s: float | None = None
     """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
-    """True if the run, after it cuts the call short, waits for the call's end before its next work."""
+    """True if the run waits for the end of this call even after it has cut the call short."""
     given: GivenInputs | None = None
     """Input from people that the tool has asked for."""
     completion: Completion | None = None
@@ -283,7 +285,7 @@ class ToolOutput(Record):
 
 
 def _valid_media(media: list[dict[str, Any]]) -> tuple[MediaPart, ...]:
-    """Return the references. None if they are invalid: another maker's worker may use `media` for something else."""
+    """Return the references, or () if they are invalid: another maker's worker may use `media` for something else."""
     try:
         return tuple(map(MediaPart.model_validate, media[:MAX_RESULT_MEDIA]))
     except ValidationError:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from datetime import datetime
+from functools import partial
 from heapq import nsmallest
 from pathlib import Path
 from threading import Lock, local
@@ -45,28 +46,29 @@ T = TypeVar("T")
 
 
 class _Bucket:
-    """The codes and numbers of the items of one kind and one audience, in two lists, which are quick to scan."""
+    """The items of one kind and one audience, in two lists, which are quick to scan."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
+        """The numbers of the items in the database."""
         self.codes: list[int] = []
+        """The codes of their vectors (`vector_code`), in the same order."""
         self._indexes: dict[int, int] = {}
         """The index in both lists, by number."""
 
     def add(self, number: int, code: int) -> None:
-        index = self._indexes.setdefault(number, len(self.codes))
-        if index < len(self.codes):
+        index = self._indexes.get(number)
+        if index is not None:
             self.codes[index] = code
-        else:
-            self.numbers.append(number)
-            self.codes.append(code)
+            return
+        self._indexes[number] = len(self.codes)
+        self.numbers.append(number)
+        self.codes.append(code)
 
     def drop(self, number: int) -> None:
-        index, last = self._indexes.pop(number), self.numbers[-1]  # the last entry moves to the free index
-        self.codes[index], self.numbers[index] = self.codes[-1], last
-        if last != number:
-            self._indexes[last] = index
-        del self.codes[-1], self.numbers[-1]
+        index, last, last_code = self._indexes.pop(number), self.numbers.pop(), self.codes.pop()
+        if last != number:  # the last entry moves to the free index
+            self.numbers[index], self.codes[index], self._indexes[last] = last, last_code, index
 
     def nearest(self, code: int, limit: int) -> list[tuple[int, int]]:
         """Return distance and number of the `limit` nearest items, and of others as near as the last of these."""
@@ -391,7 +393,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
 _READER_THREADS = 4
 
 _EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Empties the write-ahead log. It waits like a writer. If others still use the log then, it returns 1, no error."""
+"""Empties the write-ahead log. It waits for others like a writer. If it waits in vain, it returns 1 and no error."""
 
 
 class SqliteStore(DatabaseStore[_EncodedVector]):
@@ -413,11 +415,9 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
 
         Other pages are overwritten when they are freed. The index is merged in steps, so that no writer waits long.
         """
-        is_begun = False
-        while await self._in_thread(
-            self._writer, lambda connection, begun=is_begun: merge_words(connection, is_begun=begun), "BEGIN IMMEDIATE"
-        ):
-            is_begun = True
+        has_more = await self._in_thread(self._writer, partial(merge_words, is_begun=False), "BEGIN IMMEDIATE")
+        while has_more:
+            has_more = await self._in_thread(self._writer, partial(merge_words, is_begun=True), "BEGIN IMMEDIATE")
         is_busy, *_ = await self._in_thread(self._writer, lambda connection: connection.execute(_EMPTY_LOG).fetchone())
         if is_busy:
             raise KnowledgeError(
@@ -453,11 +453,11 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
 
     async def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
         """Yield the items as the base class does. Raise KnowledgeError for damage, after all readable items."""
-        after = ""
+        last_id = ""  # the base class yields by id, so all later ids are missing after an error
         try:
             async for item in super().items(kinds=kinds, source_prefix=source_prefix):
                 yield item
-                after = item.id
+                last_id = item.id
         except KnowledgeError as error:
             if error.kind != "Corrupt":
                 raise
@@ -470,7 +470,7 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
                 lost += items.count(None)
                 for item in filter(None, items):
                     is_of_kinds = not kinds or item.kind in kinds
-                    if is_of_kinds and item.id > after and item.provenance.source.startswith(source_prefix):
+                    if is_of_kinds and item.id > last_id and item.provenance.source.startswith(source_prefix):
                         yield item
             raise unreadable_items_error(self._path, lost) from error
 

@@ -33,8 +33,11 @@ REASONING = "reasoning"
 """The format of a part with an item of reasoning."""
 
 _ITEM = "responses.item"
+"""The format of a part with any other item."""
+_KEPT_FORMATS = {REASONING: "", "message": "responses.text"}
+"""Formats of parts by the kind of their item, if they are not `_ITEM`. "" means the type of the item."""
 _READ_FIELDS = frozenset({"type", "id", "status", "role", "content", "call_id", "name", "arguments"})
-"""Fields of texts and calls that are read, or that no request needs."""
+"""Fields of a text or a call that need not be kept: they are read, or no request needs them."""
 
 _MIN_OUTPUT_TOKENS = 16
 """OpenAI refuses less."""
@@ -88,8 +91,8 @@ class _OutputItem:
     kind: str
     item_id: str
     call: OpenCall | None = None
-    whole: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The complete item, or the further fields of a text. They go back as they came."""
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The fields that later requests send back unchanged: all of an item, but only the further fields of a text."""
     has_text: bool = False
     has_thinking: bool = False
 
@@ -117,11 +120,11 @@ class ResponseReader(StreamReader):
             raise self._failures.from_stream_error(frame)
         if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
             return self._read_whole_response(response)
-        whole = as_object(frame.get("item"))
+        wire_item = as_object(frame.get("item"))
         if kind == "response.output_item.added":
-            self._find_or_begin_item(frame, whole, is_new=True)
+            self._find_or_begin_item(frame, wire_item, is_new=True)
         elif kind == "response.output_item.done":
-            self._complete_item(self._find_or_begin_item(frame, whole), whole)
+            self._complete_item(self._find_or_begin_item(frame, wire_item), wire_item)
         elif kind in {"response.output_text.delta", "response.refusal.delta"}:
             item = self._find_or_begin_item(frame, {"type": "message"})
             self._add_text(item, frame.get("delta"), is_refusal="refusal" in kind)
@@ -164,9 +167,10 @@ class ResponseReader(StreamReader):
         return "stop"
 
     def _read_whole_response(self, response: dict[str, Any]) -> bool:
-        """Read the whole response. Its texts and calls count only if no event contained a text or a call.
+        """Read a whole response, which repeats the items of its events.
 
-        An item of another type is completed from it, unless an event has done so.
+        If no event contained a text or a call, all items are read. Otherwise only items of other types are completed,
+        if no event has completed them.
         """
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
@@ -175,7 +179,7 @@ class ResponseReader(StreamReader):
             begun = self._items.get(as_text(item.get("id")))
             if is_unread:
                 self._complete_item(self._find_or_begin_item({"output_index": index}, item), item)
-            elif begun is not None and not begun.whole and begun.call is None:
+            elif begun is not None and not begun.kept and begun.call is None:
                 self._complete_item(begun, item)
         return True
 
@@ -205,7 +209,7 @@ class ResponseReader(StreamReader):
             return begun
         if begun.kind == "message":
             self._assembly.begin_text()
-            begun.whole = further_fields(item, _READ_FIELDS)
+            begun.kept = further_fields(item, _READ_FIELDS)
         self._assembly.add_blocks(lambda: _kept_blocks(begun))
         return begun
 
@@ -222,7 +226,7 @@ class ResponseReader(StreamReader):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)
         elif begun.kind == "message":
-            begun.whole |= further_fields(item, _READ_FIELDS)
+            begun.kept |= further_fields(item, _READ_FIELDS)
             parts = () if begun.has_text else as_objects(item.get("content"))
             for part in parts:
                 is_refusal = part.get("type") == "refusal"
@@ -232,9 +236,9 @@ class ResponseReader(StreamReader):
             for index, part in enumerate(thoughts):
                 self._show_thinking(begun, part.get("text"), index)
             if item.get("encrypted_content") or item.get("content"):  # otherwise nobody could read it again
-                begun.whole = item
+                begun.kept = item
         elif begun.kind != "function_call":  # a call that had no room is dropped
-            begun.whole = item
+            begun.kept = item
 
     def _add_text(self, item: _OutputItem, piece: object, *, is_refusal: bool) -> None:
         item.has_text = True
@@ -254,9 +258,7 @@ _THINKING_INDEXES = {
 
 
 def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
-    # an empty format makes reasoning a block with its own type, which is REASONING
-    format = {REASONING: "", "message": "responses.text"}.get(item.kind, _ITEM)
-    yield from kept_parts(format, StreamedFields(item.whole).value())
+    yield from kept_parts(_KEPT_FORMATS.get(item.kind, _ITEM), StreamedFields(item.kept).value())
 
 
 class OpenAIResponses(Wire):
