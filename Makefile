@@ -22,7 +22,7 @@ $(RUNS): requirements-worker.lock pyproject.toml
 	@touch $@
 
 $(STAMP): $(RUNS) requirements.lock
-	@echo "installing into $(VENV) what its tests need, and the small language model"
+	@echo "installing into $(VENV) what its tests need, and the small language model: 640 MB, one or two minutes"
 	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 

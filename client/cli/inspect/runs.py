@@ -189,6 +189,8 @@ async def list_runs(
 ) -> None:
     """On a terminal, ids are shortened and texts are cut to fit the line. Every command accepts a shortened id.
 
+    CALLS counts calls of the model, not of tools.
+
     Scripts should read --json.
 
     Example: orga list --running --agent reviewer
