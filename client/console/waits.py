@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.console.rows import read_tasks
 from orga.client.errors import OrgaError
+from orga.client.journal.event_types import PolicyEvaluated
 from orga.client.journal.run_view import ViewedEntry
 from orga.client.journal.timeline_reader import timelines_of
 from orga.client.journal.timeline_records import IterationRecord
@@ -131,7 +132,8 @@ def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[s
 async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
     """Return the waits with the policies that hold them, and with what the run did just before.
 
-    Both come from the timeline, and never change. A context that takes too long to read is left out this time.
+    Both come from the timeline, and never change. A context that is not found yet, or takes too long to read, is left
+    out this time.
     """
     missing = {wait.run for wait in waits if wait.place and (wait.run, wait.id) not in console.contexts}
     with suppress(TimeoutError):
@@ -148,11 +150,24 @@ async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -
         records = (await timelines_of(console.client).page(run_id, limit=2)).items
     except (OrgaError, InvalidInput, RPCError):  # the run has gone, or its history cannot be read
         return
-    calls = {call.id: call for record in records for call in record.calls}
-    before = _before(records)
+    policies, before = _policies_by_place(records), _before(records)
     for wait in waits:
-        asked = calls.get(wait.place)
-        console.contexts[run_id, wait.id] = (asked.policies if asked else (), before)
+        if wait.kind != "approval" or wait.place in policies:
+            console.contexts[run_id, wait.id] = policies.get(wait.place, ()), before
+
+
+def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[str, ...]]:
+    """Return the policies of each verdict. Calls show their own. Events show those of other proposals.
+
+    Others are answers and plans, and calls that no reply has, such as a step of a saga and a requeued letter.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for record in records:
+        judged = [event for event in record.events if event.event == "PolicyEvaluated"]
+        for event in map(PolicyEvaluated.model_validate, (each.data for each in judged)):
+            found |= {place: verdict.policies for place, verdict in zip(event.places, event.verdicts, strict=False)}
+        found |= {call.id: call.policies for call in record.calls}
+    return found
 
 
 def _before(records: Sequence[IterationRecord]) -> str:

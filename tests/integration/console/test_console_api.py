@@ -15,14 +15,19 @@ from orga.client.console.doors import Limits, TokenFile
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import start_session
 from orga.client.server.search_attributes import register_missing
-from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.testing import FakeTool, ScriptedModel, answers, calls, permanent
+from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.names import TENANT
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.console import OWNER, Served, a_console
-from tests.support.hold import wait_until
-from tests.support.runs.approvals import Asks, wait_for_held_calls
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.deferred import SCORE, a_check, checks, waiting_calls
 from tests.support.runs.loop import Loop, a_loop, a_worker
+from tests.support.runs.questions import send_update
+from tests.support.runs.sagas import saga
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 LOOKS = [calls("look"), calls("pay", cents=250)]
@@ -77,6 +82,45 @@ async def test_a_held_run_is_in_the_list_in_the_inbox_and_in_its_snapshot(client
         ended = await console.get(f"/runs/{run.id}")
         assert (ended["state"], ended["result"], ended["waits"]) == ("terminated", None, [])
         assert {each["kind"] for each in ended["controls"] if each["enabled"]} == {"rewind", "fork"}
+
+
+async def policies_of_wait(console: Served, run: WorkflowHandle[Any, Any], tool: str) -> list[str]:
+    """Return the policies of the held call, once the run waits for nothing else."""
+    await wait_for_held_calls(run)
+    shown = (await console.get(f"/runs/{run.id}"))["waits"]
+    assert [wait["tool"] for wait in shown] == [tool]
+    return shown[0]["policies"]
+
+
+async def test_a_held_call_has_its_policies_wherever_it_is_made(client: Client) -> None:
+    """A step of a saga and a requeued letter are no calls of the newest reply."""
+    recovery = Recovery(strategy="dead_letter", max_attempts=1)
+    save = FakeTool("save", [permanent("down"), "saved"], options=ToolOptions(recovery=recovery))
+    model = Hold()
+    steps = [
+        calls("save"),
+        *[calls("look")] * 3,
+        model.step(calls("pay")),
+        saga({"tool": "pay", "arguments": {}, "kind": "final"}),
+        answers("done"),
+    ]
+    agents = {"default": AgentConfig(tools=("save", "look", "pay", "saga"))}
+    engine = Asks(policies=("money",))
+    tools = [save, FakeTool("look"), FakeTool("pay")]
+    async with (
+        a_loop(client, steps, *tools, engine=engine, agents=agents, setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        await model.reached()
+        engine.tools = ("pay", "save")
+        await send_update(run, "requeue", "1.0")
+        model.go.set()
+        for tool in ("pay", "save", "pay"):
+            assert await policies_of_wait(console, run, tool) == ["money"]
+            [held] = await wait_for_held_calls(run)
+            await send_update(run, "approve", approval_argument(held))
+        await run.result()
 
 
 async def test_pages_of_the_list_have_each_run_once(client: Client) -> None:

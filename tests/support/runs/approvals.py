@@ -22,6 +22,7 @@ class Asks:
     expires_s: float = 3_600
     version: str = "v1"
     answer: bool = False
+    policies: tuple[str, ...] = ()
     seen: list[GateRequest] = field(default_factory=list[GateRequest])
 
     async def judge(self, proposal: GateRequest) -> Verdict:
@@ -29,7 +30,7 @@ class Asks:
         self.seen.append(proposal)
         asks = self.answer if proposal.call is None else proposal.call.name in self.tools
         terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
-        return a_verdict(True, reason="money moves", approval=terms, version=self.version)
+        return a_verdict(True, reason="money moves", approval=terms, version=self.version, policies=self.policies)
 
 
 async def wait_for_held_calls(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
