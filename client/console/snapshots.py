@@ -75,8 +75,6 @@ class Circuit(Record):
     name: str
     state: str
     failures: int
-    until: datetime | None
-    """The time from which it may be tried again, if that is known."""
 
 
 class Letter(Record):
@@ -194,7 +192,7 @@ async def read_snapshot(
             for child in (live_status.children if live_status else ())
         ],
         "circuits": [
-            Circuit(name=name, state=each.state, failures=each.failures, until=None)
+            Circuit(name=name, state=each.state, failures=each.failures)
             for name, each in (live_status.breakers if live_status else {}).items()
         ],
         "dead_letters": [

@@ -10,6 +10,7 @@ import httpx2 as httpx
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.activities.ports import ToolContext
 from orga.client.console import actions
 from orga.client.console.doors import Limits, TokenFile
 from orga.client.journal.reading import read_journal
@@ -19,6 +20,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls, permanent
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.names import TENANT
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.console import OWNER, Served, a_console
@@ -120,6 +122,26 @@ async def test_a_held_call_has_its_policies_wherever_it_is_made(client: Client) 
             assert await policies_of_wait(console, run, tool) == ["money"]
             [held] = await wait_for_held_calls(run)
             await send_update(run, "approve", approval_argument(held))
+        await run.result()
+
+
+def unreachable(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ConnectionError("no route")
+
+
+async def test_the_snapshot_has_the_circuits_of_the_run(client: Client) -> None:
+    """Each field is known: the run does not report when an open circuit may be tried again."""
+    model, breaker = Hold(), BreakerOptions(failure_threshold=1)
+    read = FakeTool("read", unreachable, options=ToolOptions(breaker=breaker, max_attempts=1))
+    async with (
+        a_loop(client, [calls("read"), model.step(answers())], read, setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        await model.reached()
+        shown = await console.get(f"/runs/{run.id}")
+        assert shown["circuits"] == [{"name": "read", "state": "open", "failures": 1}]
+        model.go.set()
         await run.result()
 
 
