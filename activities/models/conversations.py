@@ -75,13 +75,17 @@ class _CachedConversation:
     sent: tuple[Message, ...] = ()
     """The messages as a model gets them."""
     size: int = 0
-    """Bytes of the messages, and of those that a model gets in another form."""
+    """Bytes of the setup, of the messages, and of those that a model gets in another form."""
+
+    @classmethod
+    def empty(cls, setup: Setup) -> "_CachedConversation":
+        return cls(setup, size=_setup_size(setup))
 
     def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
         """Return the conversation with another chain. If the chain only grew, only its new messages are prepared."""
         old = self.chain.messages
         has_grown = chain.messages[: len(old)] == old
-        base = self if has_grown else _CachedConversation(self.setup)
+        base = self if has_grown else self.empty(self.setup)
         new = chain.messages[len(base.sent) :]
         sent = messages_as_sent(chain.messages, self.setup.tools, len(base.sent))
         changed = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
@@ -108,7 +112,7 @@ class Conversations:
             self.misses += 1
             count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
-            known = _CachedConversation(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
+            known = _CachedConversation.empty(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         for news in (*request.context.news, request.context.summary):
             if news is not None:  # the cached conversation has this output as a message now
@@ -116,10 +120,10 @@ class Conversations:
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
-        self._setups.put(short_digest(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
+        self._setups.put(short_digest(record_digest(setup)), setup, _setup_size(setup))
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
-        self._outputs.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
+        self._outputs.put((run, iteration), reply, len(canonical_json(reply)) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
         """Remember a tool's result, a summary or recalled knowledge, because the next model call refers to it."""
@@ -132,7 +136,7 @@ class Conversations:
             setup = self._setups.get(request.setup)
             if setup is None:
                 raise NotCached("setup")
-            known = _CachedConversation(setup)
+            known = _CachedConversation.empty(setup)
         elif request.setup and request.setup != short_digest(record_digest(known.setup)):
             raise NotCached("setup")
         elif short_digest(known.chain.digest) == request.context.head:
@@ -169,6 +173,11 @@ class Conversations:
 def _output_key(news: MessageRef) -> str | int | None:
     """Return the id of the activity, or the iteration of the reply, that a reference means."""
     return news.summary or news.recall or news.result or news.reply
+
+
+def _setup_size(setup: Setup) -> int:
+    """Return the bytes of a setup. Each run counts its own, because runs share one only if they begin here."""
+    return len(canonical_json(setup)) + ENTRY_OVERHEAD * (1 + len(setup.tools))
 
 
 def _messages_size(messages: tuple[Message, ...]) -> int:

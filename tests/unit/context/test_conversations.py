@@ -1,5 +1,7 @@
 """Conversations by reference come from this process if it has them, otherwise from the history."""
 
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -272,3 +274,19 @@ async def test_dropped_messages_are_removed_from_the_cache() -> None:
     second, _ = step(conversation, 2, ((1, 2),))
     await conversations.resolve(RUN, second)
     assert conversations._messages.size <= before - 5_000
+
+
+async def test_the_size_limit_counts_the_setup_of_each_conversation() -> None:
+    """Runs with long instructions and short conversations would otherwise fill the memory of a worker."""
+    conversations, living = Conversations(History(), 10**6), set[int]()
+    for number in range(100):
+        setup = a_setup().model_copy(update={"instructions": f"{number} " * 20_000})
+        weakref.finalize(setup, living.discard, number)
+        living.add(number)
+        conversations.keep_setup(setup)
+        context, _ = reference_and_seen(conversation_of(TASK))
+        await conversations.resolve(RunKey("w", f"r{number}"), request_for(context, setup, 1))
+        del setup
+    gc.collect()
+    assert max(living) == 99
+    assert len(living) < 20
