@@ -161,7 +161,8 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """Add what agents need to the application's own registrations.
 
         Raises:
-            ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
+            ConfigError: The client does not have the plugin, the worker has it twice, two things have one name, or a
+                deployment has no default versioning behavior.
         """
         client = worker_client(config, self)
         register_store(client.service_client, self._in_code.own.blobs)
@@ -179,6 +180,11 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         options["interceptors"] = [*options.get("interceptors", ()), *ours.interceptors]
         deployment, runner = cast("WorkerDeploymentConfig | None", options.get("deployment_config")), our_runner()
         is_versioned = deployment is not None and deployment.use_worker_versioning
+        if deployment is not None and is_versioned and not deployment.default_versioning_behavior:
+            raise ConfigError(
+                "deployment_config: orga's workflows need a versioning behavior; set "
+                "default_versioning_behavior=VersioningBehavior.PINNED, which leaves workflows with their own unchanged"
+            )
         _share_runners(options, UnpinningRunner(runner) if is_versioned else runner)
         options["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         options["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE

@@ -10,12 +10,12 @@ import pytest
 from temporalio import activity, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, ClientConfig, Plugin
-from temporalio.common import RawValue
+from temporalio.common import RawValue, VersioningBehavior, WorkerDeploymentVersion
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultPayloadConverter, PayloadCodec
 from temporalio.plugin import SimplePlugin
 from temporalio.service import ServiceClient
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from orga import AgentWorkflow, OrgaPlugin, tool
@@ -186,6 +186,19 @@ def test_a_second_dynamic_activity_is_refused(tmp_path: Path) -> None:
     assert anything in configured(alone, a_client(alone), activities=[anything])["activities"]
     with pytest.raises(ConfigError, match="activity anything: it is dynamic, and MCP servers need"):
         configured(with_server, a_client(with_server), activities=[anything])
+
+
+def test_a_version_without_a_default_behavior_is_refused(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path)
+    version = WorkerDeploymentVersion("shop", "1")
+    lacking = WorkerDeploymentConfig(version, use_worker_versioning=True)
+    with pytest.raises(ConfigError, match=r"set default_versioning_behavior=VersioningBehavior\.PINNED"):
+        configured(plugin, a_client(plugin), deployment_config=lacking)
+    for config in (
+        replace(lacking, default_versioning_behavior=VersioningBehavior.PINNED),
+        replace(lacking, use_worker_versioning=False),
+    ):
+        configured(plugin, a_client(plugin), deployment_config=config)
 
 
 def test_a_worker_whose_client_has_no_plugin_is_refused(tmp_path: Path) -> None:
