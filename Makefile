@@ -15,8 +15,8 @@ help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(RUNS): requirements-worker.lock pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) what orga needs to run: about a minute"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) # Ctrl-C may have left one without pip
 	@$(INSTALL) --require-hashes -r requirements-worker.lock
 	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@

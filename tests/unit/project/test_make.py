@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def test_a_demo_installs_only_the_needs_of_runs(tmp_path: Path, target: str) -> 
 @pytest.mark.parametrize("target", ["setup", "test", "bench"])
 def test_other_targets_install_everything(tmp_path: Path, target: str) -> None:
     assert installed(tmp_path, target) == ["requirements-worker.lock", "requirements.lock"]
+
+
+def test_an_install_completes_an_environment_that_ctrl_c_left_without_pip(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    make = ["make", f"{tmp_path}/.runs", f"VENV={tmp_path}", f"PYTHON={sys.executable}", "INSTALL=true"]
+    subprocess.run(make, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=True)
 
 
 def test_runs_need_no_development_tools_weights_or_provider_sdks() -> None:
