@@ -27,7 +27,7 @@ from orga.client.console.doors import Role
 from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.errors import OrgaError, Refused, RunEnded
-from orga.client.history.values import RunValues
+from orga.client.history.values import RunValues, intervention_arguments
 from orga.client.past.fork import fork, read_ended_run, requeue_in_fork
 from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
 from orga.client.runs.agents import AgentHandle
@@ -515,7 +515,7 @@ _EVENTS_OF_WORKERS = {
 
 async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-    arguments = map(as_object, await values.own_converter.decode(payloads))
+    arguments = map(as_object, await intervention_arguments(values.own_converter, payloads))
     return any(to.sender.items() <= {"by": sent.get("approver"), **sent}.items() for sent in arguments)
 
 

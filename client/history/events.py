@@ -18,9 +18,10 @@ from temporalio.converter import DataConverter
 from orga.activities.ports import ModelContext, RunKey
 from orga.client.history.values import (
     RunValues,
-    bounded_payloads,
     decode_own,
     decode_payloads,
+    intervention_arguments,
+    read_values,
     recorded_failure_text,
     values_of,
 )
@@ -30,7 +31,6 @@ from orga.workflows.phases.failures import had_effect, may_have_acted
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
-from orga.workflows.types.record import UnreadablePayload
 from orga.workflows.types.status import Happening, HappeningKind
 
 EVENTS_AT_ONCE = 50
@@ -112,7 +112,7 @@ async def start_arguments(
 ) -> list[Any]:
     """Return the arguments of a segment: the run's input, and the state that the segment before has passed on."""
     converter = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
-    return _read_values(converter, await decode_payloads(converter, started.input.payloads))
+    return read_values(converter, await decode_payloads(converter, started.input.payloads))
 
 
 async def selected_happenings(
@@ -173,11 +173,7 @@ class _EventReader:
         return await handler(self, event) if handler else None
 
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        return _read_values(self._own, await decode_payloads(self._own, payloads))
-
-    async def intervention_arguments(self, payloads: Iterable[Payload]) -> list[Any]:
-        """Return the arguments of a signal or update, without those that the live run did not read."""
-        return _read_values(self._own, bounded_payloads(await decode_payloads(self._own, payloads)))
+        return read_values(self._own, await decode_payloads(self._own, payloads))
 
     def _pop_activity(self, scheduled_event_id: int) -> _OpenActivity:
         return self._activities.pop(scheduled_event_id, _OpenActivity("", "", self._own))
@@ -202,7 +198,7 @@ class _EventReader:
 
     async def on_signaled(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_signaled_event_attributes
-        value = await self.intervention_arguments(attributes.input.payloads)
+        value = await intervention_arguments(self._own, attributes.input.payloads)
         refused = NO_RESET if attributes.signal_name == REWOUND and not self._is_reset else ""
         return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
 
@@ -294,12 +290,12 @@ class _EventReader:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO not in fields:
             return None
-        [notes] = _read_values(self._own, await decode_own(self._own, [fields[NOTES_MEMO]]))
+        [notes] = read_values(self._own, await decode_own(self._own, [fields[NOTES_MEMO]]))
         return self.happening("noted", event, value=notes)
 
     async def on_updated(self, event: HistoryEvent) -> Happening:
         update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        value = await self.intervention_arguments(update.args.payloads)
+        value = await intervention_arguments(self._own, update.args.payloads)
         return self.happening("updated", event, name=update.name, value=value)
 
     async def on_child_started(self, event: HistoryEvent) -> Happening:
@@ -401,16 +397,5 @@ async def _possible_effect_text(converter: DataConverter, failure: Failure) -> s
 
 
 async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:
-    values = _read_values(converter, await decode_own(converter, payloads.payloads))
+    values = read_values(converter, await decode_own(converter, payloads.payloads))
     return values[0] if values else None
-
-
-def _read_values(converter: DataConverter, items: list[Payload]) -> list[Any]:
-    return [_json_value(value) for value in converter.payload_converter.from_payloads(items)]
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as JSON. Bytes are decoded as the workflow decodes them."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return str(value) if isinstance(value, UnreadablePayload) else value

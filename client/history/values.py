@@ -208,6 +208,23 @@ def _encodings(kind: type[PayloadConverter]) -> Collection[bytes]:
     return converter.converters.keys() if isinstance(converter, CompositePayloadConverter) else ()
 
 
+def read_values(converter: DataConverter, items: Sequence[Payload]) -> list[Any]:
+    """Return decoded payloads as JSON values. One that cannot be read becomes a text."""
+    return [_json_value(value) for value in converter.payload_converter.from_payloads(items)]
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON. Bytes are decoded as the workflow decodes them."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, UnreadablePayload) else value
+
+
+async def intervention_arguments(converter: DataConverter, payloads: Iterable[Payload]) -> list[Any]:
+    """Return the arguments of a signal or update. A short text replaces those that the live run did not read."""
+    return read_values(converter, bounded_payloads(await decode_payloads(converter, payloads)))
+
+
 async def require_readable(values: RunValues, history: WorkflowHistory) -> None:
     """Raise UnreadableRun if this client lacks the codec or the storage with which workers wrote the history."""
     for event in history.events:

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import PastRefused, RunEnded, RunNotFound
 from orga.client.history.chain import Boundary, RunHistory, histories, run_chain
-from orga.client.history.values import RunValues, values_of
+from orga.client.history.values import RunValues, intervention_arguments, values_of
 from orga.client.runs.exchange import Exchange
 from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.control.interventions import signal_text, split_sender
@@ -122,13 +122,13 @@ async def _read_intervention(converter: DataConverter, event: HistoryEvent) -> S
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
-            values = await converter.decode(signal.input.payloads)
+            values = await intervention_arguments(converter, signal.input.payloads)
             if signal.signal_name == REWOUND:
                 return _intervention("rewind", event, [as_object(value).get("steer") for value in values])
             return _intervention(signal.signal_name, event, values)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            return _intervention(update.name, event, await converter.decode(update.args.payloads))
+            return _intervention(update.name, event, await intervention_arguments(converter, update.args.payloads))
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
             return _intervention("cancel", event, [])
         case _:

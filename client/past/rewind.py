@@ -27,7 +27,7 @@ from orga.client.history.chain import (
     histories,
     run_chain,
 )
-from orga.client.history.values import RunValues, values_of
+from orga.client.history.values import RunValues, intervention_arguments, values_of
 from orga.client.past.aftermath import (
     Effect,
     LiveDelegate,
@@ -128,7 +128,8 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
         return ""
     signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_event.event_id :]]
     converter = values_of(client, history).own_converter
-    arguments = [await converter.decode(sent.input.payloads) for sent in signals if sent.signal_name == signal]
+    sent_again = [sent.input.payloads for sent in signals if sent.signal_name == signal]
+    arguments = [await intervention_arguments(converter, payloads) for payloads in sent_again]
     if [argument] not in arguments:
         await run.signal(signal, argument)
     return (await run.describe()).run_id

@@ -16,6 +16,7 @@ from tests.support.hold import Hold
 from tests.support.runs.long_runs import took
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 from tests.support.runs.rewound import wait_for_rewound
+from tests.support.values.odd_payloads import SMALL, odd, raw
 
 EARLIER = ["[Guidance from the operator] early", '[Context from the operator]\n{"ticket":7}']
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -172,6 +173,25 @@ async def test_later_interventions_are_delivered_again_unless_left_out(
     ]
     assert ran.result.termination.reason == "completed"
     assert texts(provider, 3) == [*seen, "[Guidance from the operator] anew"]
+
+
+async def test_a_plan_shows_odd_interventions_as_the_run_has_read_them(client: Client) -> None:
+    """A run reads no argument that would take too long. The plan must neither take that time nor show another text."""
+    hold, large = Hold(), odd(700_001)
+    async with a_loop(client, [hold.step(answers("done"))]) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        for data in (*SMALL.values(), large["numbers"], large["keys"]):
+            await handle.signal("steer", raw(data))
+        hold.go.set()
+        ran = await loop.ended(handle)
+        plan = await plan_rewind(client, handle.id, 0)
+    shown = [sent.text for sent in plan.interventions]
+    read = [entry.data.get("text") for entry in ran.journal if entry.event == "InterventionReceived"]
+    for replaced, count in ("[not read: an argument of ", 4), ("[unreadable]", 3):
+        found = [text for text in shown if text.startswith(replaced)]
+        assert found == [text for text in read if str(text).startswith(replaced)]
+        assert len(found) == count
 
 
 async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> None:
