@@ -145,8 +145,9 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             )
             self._awaiting -= 1
         ended = self._find_result(turn)
-        again_in_s = 0.0 if self._is_leaving else CROWDED_RETRY_S
-        return {"again_in_s": again_in_s} if ended is None else {"result": ended.model_dump(mode="json")}
+        if ended is not None:
+            return {"result": ended.model_dump(mode="json")}
+        return {"again_in_s": 0.0 if self._is_leaving else CROWDED_RETRY_S}  # the next segment has room again
 
     def _find_result(self, turn: int) -> TurnResult | None:
         return turns.find_turn_result(self._session.session_state.session, turn)

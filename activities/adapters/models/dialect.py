@@ -22,8 +22,9 @@ from orga.activities.adapters.models.thinking import (
     LEVELS,
     SentThinking,
     ThinkingForm,
-    accepted_thinking,
+    ThinkingSupport,
     sent_thinking,
+    support_after_refusal,
 )
 from orga.activities.adapters.shared_files import OwnFile, write_atomically
 from orga.activities.ports import ModelRequest, ToolChoice
@@ -164,8 +165,11 @@ class Dialect:
         return "auto" if is_refused else request.tool_choice
 
     def sent_thinking(self, request: ModelRequest) -> SentThinking:
-        limit = self.output_tokens(request)
-        return sent_thinking(request.settings, self.thinking_forms, self.thinking_levels, limit)
+        return sent_thinking(request.settings, self.thinking_support, self.output_tokens(request))
+
+    @property
+    def thinking_support(self) -> ThinkingSupport:
+        return ThinkingSupport(self.thinking_forms, self.thinking_levels)
 
     def output_tokens(self, request: ModelRequest) -> int:
         """Return the output limit to send: within the model's own limit, and within the room that the input leaves."""
@@ -277,12 +281,8 @@ _turns_lesson = _change_if(lambda d, r: not d.alternating, _ALTERNATION, alterna
 
 
 def _effort_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    sent, forms, levels = dialect.sent_thinking(request), dialect.thinking_forms, dialect.thinking_levels
-    accepted = accepted_thinking(sent, forms, levels, refusal)
-    if accepted is None:
-        return None
-    accepted_forms, accepted_levels = accepted
-    return replace(dialect, thinking_forms=accepted_forms, thinking_levels=accepted_levels)
+    support = support_after_refusal(dialect.sent_thinking(request), dialect.thinking_support, refusal)
+    return support and replace(dialect, thinking_forms=support.forms, thinking_levels=support.levels)
 
 
 _NEWER_LIMIT = "max_completion_tokens"

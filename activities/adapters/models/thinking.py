@@ -24,6 +24,15 @@ _TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 
 """Tokens in place of a level, for models that accept only tokens."""
 
 
+class ThinkingSupport(NamedTuple):
+    """What a model accepts."""
+
+    forms: tuple[ThinkingForm, ...]
+    """If there are several, the first one is preferred."""
+    levels: tuple[str, ...]
+    """The levels of effort."""
+
+
 class SentThinking(NamedTuple):
     """The amount of thinking in a request. If both are None, nothing is sent."""
 
@@ -42,10 +51,8 @@ class SentThinking(NamedTuple):
         return self.effort == "none" or self.tokens == 0
 
 
-def sent_thinking(
-    settings: ModelSettings, forms: tuple[ThinkingForm, ...], levels: tuple[str, ...], limit: int
-) -> SentThinking:
-    """Return what to send to a model that accepts these forms and levels.
+def sent_thinking(settings: ModelSettings, support: ThinkingSupport, limit: int) -> SentThinking:
+    """Return what to send to a model with this support.
 
     Args:
         limit: The output limit, which includes thinking. A setting that leaves no room for an answer is lowered to half
@@ -53,16 +60,16 @@ def sent_thinking(
     """
     effort, tokens = settings.effort, settings.thinking_tokens
     wanted: ThinkingForm = "effort" if tokens is None else "tokens"
-    form = wanted if wanted in forms else next(iter(forms), None)
+    form = wanted if wanted in support.forms else next(iter(support.forms), None)
     if effort is None:
         if tokens is None:
             return SentThinking()
         effort = _level_of(tokens)
-    if form == "effort" and levels:
+    if form == "effort" and support.levels:
         wanted_rank = LEVELS.index(effort)
         # if two levels are equally near, the lower one costs less
-        ranks = {level: LEVELS.index(level) for level in levels}
-        return SentThinking(effort=min(levels, key=lambda level: (abs(ranks[level] - wanted_rank), ranks[level])))
+        ranks = {level: LEVELS.index(level) for level in support.levels}
+        return SentThinking(effort=min(ranks, key=lambda level: (abs(ranks[level] - wanted_rank), ranks[level])))
     if form == "tokens":
         tokens = _TOKENS[effort] if tokens is None else tokens
         return SentThinking(tokens=tokens if tokens < limit else limit // 2)
@@ -99,10 +106,8 @@ _OTHER_CAUSES = re.compile(r"tool_choice|temperature|top_p|signature|encrypted|\
 """Words of a refusal that mentions thinking but is about something else, for which `dialect.py` has other lessons."""
 
 
-def accepted_thinking(
-    sent: SentThinking, forms: tuple[ThinkingForm, ...], levels: tuple[str, ...], refusal: str
-) -> tuple[tuple[ThinkingForm, ...], tuple[str, ...]] | None:
-    """Return the forms and levels that a model accepts after a refusal, or None if the refusal is about something else.
+def support_after_refusal(sent: SentThinking, support: ThinkingSupport, refusal: str) -> ThinkingSupport | None:
+    """Return what a model accepts according to its refusal, or None if the refusal is about something else.
 
     - A refusal that names other levels: the model accepts only these.
     - A refusal that names only the sent level: the model accepts all others.
@@ -113,11 +118,11 @@ def accepted_thinking(
     if sent.effort is not None:
         named = tuple(each for each in LEVELS if each != sent.effort and re.search(rf"\b{each}\b", refusal))
         if named:
-            return forms, named
+            return support._replace(levels=named)
         names_level = re.search(rf"['\"`]{sent.effort}\b", refusal) or (sent.is_off and "disabled" in refusal)
-        if names_level and (rest := tuple(each for each in levels if each != sent.effort)):
-            return forms, rest
-    return tuple(form for form in forms if form != sent.form), levels
+        if names_level and (rest := tuple(each for each in support.levels if each != sent.effort)):
+            return support._replace(levels=rest)
+    return support._replace(forms=tuple(form for form in support.forms if form != sent.form))
 
 
 @dataclass(frozen=True)
