@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.breakers import (
     describe_to_model,
     failure_cause,
 )
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.tools import OUTSIDE_STOPS, ToolOptions, ToolRequest, ToolSpec
 
 MAX_CAUSE_CHARS = 200
 
@@ -196,7 +196,7 @@ def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bo
     """Return whether the tool's infrastructure failed: a time-out, or a failure that another attempt might cure."""
     if isinstance(error, ApplicationError):
         is_final = error.non_retryable or error.type in options.non_retryable
-        return not is_final and error.type != WORKER_SHUTDOWN
+        return not is_final and error.type not in OUTSIDE_STOPS
     details = activity.cancellation_details()
     return isinstance(error, asyncio.CancelledError) and details is not None and details.timed_out
 

@@ -12,7 +12,7 @@ from orga.activities.calls.activity import (
     current_run_key,
     heartbeats,
     record_attempt_without_effect,
-    shutdown_as_failure,
+    stops_as_failures,
 )
 from orga.activities.ports import Notifier, NotifyError, RunKey
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -57,7 +57,7 @@ class DeliverActivities:
         """Return the number of the attempt that delivered the answer."""
         is_unsure = attempt_may_have_acted()
         try:
-            with shutdown_as_failure():
+            with stops_as_failures():
                 await self._deliver(request, is_unsure=is_unsure)
         except NotifyError as error:
             if not is_unsure and not error.may_have_arrived:
@@ -107,7 +107,7 @@ class NotifyActivities:
     @activity.defn(name=NOTIFY)
     async def notify(self, notification: Notification) -> None:
         try:
-            with shutdown_as_failure():
+            with stops_as_failures():
                 async with heartbeats(lambda: None):
                     await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:

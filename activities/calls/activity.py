@@ -14,6 +14,7 @@ from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.questions import INPUT_REQUIRED
 from orga.workflows.types.tool_calls.tools import (
+    CALL_STOPPED,
     DONE,
     EARLIER_UNKNOWN,
     GOES_ON,
@@ -42,18 +43,32 @@ def log_iteration_of_call(activity_id: str) -> None:
 
 
 @contextmanager
-def shutdown_as_failure() -> Generator[None]:
-    """Turn a cancellation by the worker's shutdown into a failure. Other cancellations stay cancellations."""
+def stops_as_failures(*, is_repeatable: bool = True) -> Generator[None]:
+    """Turn a cancellation from outside of the run into a failure. The run's own cancellation stays one.
+
+    Outside means: the worker stops, or somebody pauses or resets the activity. If it is not repeatable, the failure is
+    final, because the server would otherwise start a paused activity again, however few attempts it has.
+    """
     try:
         yield
     except asyncio.CancelledError:
         details = activity.cancellation_details()
-        if details is not None and details.worker_shutdown:
-            activity.logger.warning("%s was cut off, because the worker stops", activity.info().activity_type)
+        if details is None or details.cancel_requested:
+            raise
+        if details.worker_shutdown:
+            text, kind = "the worker was stopped meanwhile", WORKER_SHUTDOWN
+        elif details.paused or details.reset:
+            text, kind = f"its activity was {'paused' if details.paused else 'reset'} meanwhile", CALL_STOPPED
+        else:
+            raise
+        activity.logger.warning("%s was cut off: %s", activity.info().activity_type, text)
+        raise ApplicationError(
+            text,
+            type=kind,
+            non_retryable=kind == CALL_STOPPED and not is_repeatable,
             # the SDK logs any other failure with a traceback, which shows nothing here
-            benign = ApplicationErrorCategory.BENIGN
-            raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN, category=benign) from None
-        raise
+            category=ApplicationErrorCategory.BENIGN,
+        ) from None
 
 
 CHANGED_HEARTBEAT_S = 0.2
@@ -157,10 +172,14 @@ def record_attempt_without_effect() -> None:
 
 
 def attempt_may_have_acted() -> bool:
-    """Return whether an earlier attempt may have had its effect. False if the previous one recorded that none had."""
+    """Return whether an earlier attempt may have had its effect. False if the previous one recorded that none had.
+
+    Somebody who resets an activity makes its next attempt the first one again, but heartbeats of earlier ones remain.
+    """
     info = activity.info()
     last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
-    return info.attempt > 1 and last.get(_FAILED_KEY) != info.attempt - 1
+    has_earlier = info.attempt > 1 or bool(info.heartbeat_details)
+    return has_earlier and last.get(_FAILED_KEY) != info.attempt - 1
 
 
 def retry_backoff_s() -> float:

@@ -14,12 +14,13 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import (
     attempt_failure,
+    attempt_may_have_acted,
     current_run_key,
     error_text,
     heartbeats,
     is_retry_too_late,
     log_iteration_of_call,
-    shutdown_as_failure,
+    stops_as_failures,
 )
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, check_permit
@@ -34,6 +35,7 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.questions import Completion
 from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.tools import (
+    CALL_STOPPED,
     EXPIRED,
     INVALID_RESULT,
     JOB_FAILED,
@@ -186,6 +188,10 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
     check_permit(services.permits, request)
     began, info, secrets = time.monotonic(), activity.info(), services.secrets
     log_iteration_of_call(info.activity_id)
+    is_repeatable = tool.spec.effect != "irreversible" or request.completion is not None
+    if not is_repeatable and attempt_may_have_acted():
+        text = "its activity was started again, which is not done if an earlier attempt may have had its effect"
+        raise attempt_failure(text, CALL_STOPPED, retryable=False)
     progress, caller = _Progress(secrets), request.caller or Caller()
     context = ToolContext(
         call_id=request.call_id,
@@ -206,7 +212,7 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
         if request.completion is None
         else _completed_output(tool.spec, request.completion, services.schema_errors)
     )
-    with tool_span(tool.spec.name, request.call_id), shutdown_as_failure():
+    with tool_span(tool.spec.name, request.call_id), stops_as_failures(is_repeatable=is_repeatable):
         async with heartbeats(progress.details):
             output = await _guarded_call(work, tool.spec, request, secrets, began)
             output = await with_stored_media(output, services.blobs, has_value=tool.spec.output_schema is not None)

@@ -16,8 +16,8 @@ from orga.workflows.types.tool_calls.tools import (
     GOES_ON,
     MAYBE_DONE,
     NOT_DONE,
+    OUTSIDE_STOPS,
     UNKNOWN_OUTCOMES,
-    WORKER_SHUTDOWN,
     Effect,
 )
 
@@ -45,7 +45,7 @@ def is_infrastructure_failure(error: BaseException, final: Collection[str] = ())
     cause = root_cause(error)
     if isinstance(cause, ApplicationError):
         may_be_cured = not cause.non_retryable or OUT_OF_TIME in cause.details
-        return may_be_cured and cause.type != WORKER_SHUTDOWN and cause.type not in final
+        return may_be_cured and cause.type not in OUTSIDE_STOPS and cause.type not in final
     return isinstance(cause, TimeoutError)
 
 

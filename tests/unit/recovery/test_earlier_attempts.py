@@ -64,6 +64,8 @@ async def is_unsure(attempt: int, last: list[Any]) -> bool:
         pytest.param(3, [{"failed": 1}], True, id="one failed, then one was lost"),
         pytest.param(3, [{"failed": 2}], False, id="both failed"),
         pytest.param(2, ["half done"], True, id="a heartbeat of another worker"),
+        pytest.param(1, [{"note": ""}], True, id="somebody reset the activity while an attempt worked"),
+        pytest.param(1, [{"failed": 2}], True, id="somebody reset the activity after two failures"),
     ],
 )
 async def test_an_earlier_attempt_may_have_acted(attempt: int, last: list[Any], expected: bool) -> None:

@@ -19,7 +19,7 @@ from orga.activities import circuits
 from orga.activities.circuits import CircuitOpenError, ToolCircuits, WorkerBreakers, monotonic_time
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
+from orga.workflows.types.tool_calls.tools import CALL_STOPPED, WORKER_SHUTDOWN
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.values.core import a_spec
 from tests.support.web.telemetry import fresh_globals
@@ -237,6 +237,7 @@ CANCELLED = asyncio.CancelledError()
         pytest.param(ApplicationError("no such page", non_retryable=True), None, 0, id="the call's own fault"),
         pytest.param(ApplicationError("odd", type="Odd"), None, 0, id="final by the tool's options"),
         pytest.param(ApplicationError("stopped", type=WORKER_SHUTDOWN), None, 0, id="the worker was stopped"),
+        pytest.param(ApplicationError("paused", type=CALL_STOPPED), None, 0, id="the activity was paused"),
         pytest.param(CANCELLED, ActivityCancellationDetails(timed_out=True), 1, id="cancelled by a time-out"),
         pytest.param(CANCELLED, ActivityCancellationDetails(cancel_requested=True), 0, id="cancelled by its run"),
         pytest.param(CANCELLED, ActivityCancellationDetails(not_found=True), 0, id="its run has ended"),

@@ -15,7 +15,14 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.sanitize import MAX_CHARS
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.tools import (
+    CALL_STOPPED,
+    EARLIER_UNKNOWN,
+    WORKER_SHUTDOWN,
+    ToolOutput,
+    ToolRequest,
+    ToolSpec,
+)
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_spec
 
@@ -28,7 +35,7 @@ class ATool:
 
     def __init__(self, body: Body, spec: ToolSpec | None = None) -> None:
         self.body = body
-        self.spec = spec or a_spec("read")
+        self.spec = spec or a_spec("read").with_effect("idempotent")
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Run the body. Text is its content."""
@@ -234,6 +241,41 @@ async def test_a_stopping_worker_is_a_failure_of_its_own_kind() -> None:
     error = await cancelled(ActivityCancellationDetails(worker_shutdown=True))
     assert isinstance(error, ApplicationError)
     assert (error.type, error.non_retryable) == (WORKER_SHUTDOWN, False)
+
+
+@pytest.mark.parametrize("stop", ["paused", "reset"])
+async def test_an_activity_stopped_on_the_server_is_a_failure_of_its_own_kind(stop: str) -> None:
+    error = await cancelled(ActivityCancellationDetails(**{stop: True}))
+    assert isinstance(error, ApplicationError)
+    assert (error.type, error.non_retryable) == (CALL_STOPPED, False)
+    assert stop in error.message
+
+
+@pytest.mark.parametrize(
+    ("last", "is_run"),
+    [
+        pytest.param([], False, id="its worker was lost"),
+        pytest.param([{"note": ""}], False, id="it was cut off while it worked"),
+        pytest.param([{"failed": 1}], True, id="nothing was done"),
+    ],
+)
+async def test_a_second_attempt_of_an_irreversible_call_needs_proof_that_the_first_did_nothing(
+    last: list[Any], is_run: bool
+) -> None:
+    """The workflow allows one attempt, but the server starts a paused activity again."""
+    done = list[str]()
+    pay = ToolSpec(name="pay", description="", parameters={}, effect="irreversible")
+    beats = Beats(attempt=2, heartbeat_details=last)
+    run = made(lambda arguments, context: done.append("paid") or "paid", pay)
+    if is_run:
+        await beats.run(run, REQUEST)
+    else:
+        with pytest.raises(ApplicationError) as caught:
+            await beats.run(run, REQUEST)
+        assert (caught.value.type, caught.value.non_retryable) == (CALL_STOPPED, True)
+        assert EARLIER_UNKNOWN in caught.value.details
+
+    assert bool(done) is is_run
 
 
 @pytest.mark.parametrize(

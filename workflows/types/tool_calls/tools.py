@@ -141,13 +141,19 @@ class ToolSpec(Record):
 WORKER_SHUTDOWN = "WorkerShutdown"
 """Failure type of a call whose worker was stopping. Its effect may or may not have happened."""
 
+CALL_STOPPED = "CallStopped"
+"""Failure type of a call whose activity somebody paused or reset, for example in the Temporal UI."""
+
+OUTSIDE_STOPS = frozenset({WORKER_SHUTDOWN, CALL_STOPPED})
+"""Failure types that show nothing about the tool's health."""
+
 TIME_LIMIT = "TimeLimit"
 """Failure type of a call that its worker cut off, just before the server would have."""
 
 PROCESS_CRASHED = "ProcessCrashed"
 """Failure type of a call whose process ended without a result."""
 
-UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
+UNKNOWN_OUTCOMES = frozenset({*OUTSIDE_STOPS, TIME_LIMIT, PROCESS_CRASHED})
 """Failure types after which the effect may or may not have happened."""
 
 EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
