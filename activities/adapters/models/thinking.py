@@ -25,7 +25,7 @@ _TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 
 
 
 class ThinkingSupport(NamedTuple):
-    """What a model accepts."""
+    """The forms and levels of thinking that a model accepts."""
 
     forms: tuple[ThinkingForm, ...]
     """If there are several, the first one is preferred."""
