@@ -126,12 +126,14 @@ LISTED_TOOLS = (_TERMINATE_TOOL, SAGA_TOOL, _ASK_USER_TOOL)
 
 
 def _delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:
-    """Return the delegates that exist, each once, with their descriptions."""
-    first = {delegate.agent: delegate for delegate in reversed(delegates) if delegate.agent in agents}
-    names = dict.fromkeys(delegate.agent for delegate in delegates if delegate.agent in first)
-    return tuple(
-        DelegateSpec(agent=name, description=agents[name].description, tools=first[name].tools) for name in names
-    )
+    """Return the delegates that exist, with their descriptions. If an agent is listed twice, the first entry counts."""
+    by_name: dict[str, DelegateSpec] = {}
+    for delegate in delegates:
+        if (agent := agents.get(delegate.agent)) and delegate.agent not in by_name:
+            by_name[delegate.agent] = DelegateSpec(
+                agent=delegate.agent, description=agent.description, tools=delegate.tools
+            )
+    return tuple(by_name.values())
 
 
 def delegate_tool(delegates: Sequence[DelegateSpec]) -> ToolSpec:
@@ -225,46 +227,63 @@ def offered_tools(
     delegates = _delegate_specs(agent.delegates, agents)
 
     def is_of_server(listed: str) -> bool:
-        return absent(listed) is not None
+        return absent(listed) is not None  # only a name like those of an MCP server has a reason for its absence
 
-    recalling = [worker[name] for name in KNOWLEDGE_TOOLS if name in worker] if config.uses_knowledge else []
-    if config.uses_knowledge and not recalling:
-        raise InvalidInput("config.knowledge: this worker has no store of knowledge; leave it out, or set it to null")
-    worker = {name: spec for name, spec in worker.items() if name not in KNOWLEDGE_TOOLS}
-    known = {**worker, **{tool.name: tool for tool in LISTED_TOOLS}}
-    listed = [tool for each in agent.tools for tool in _matching_tools(each, worker, is_of_server)]
     by_config = [delegate_tool(delegates)] if delegates else []
     by_config += [decide_tool(agent.decisions)] if agent.decisions else []
-    by_config += recalling
-    known |= {spec.name: spec for spec in by_config}
+    by_config += _knowledge_tools(worker) if config.uses_knowledge else []
+    worker = {name: spec for name, spec in worker.items() if name not in KNOWLEDGE_TOOLS}
+    known = worker | {spec.name: spec for spec in (*LISTED_TOOLS, *by_config)}
+    listed = [tool for each in agent.tools for tool in _matching_tools(each, worker, is_of_server)]
     listed += [spec.name for spec in by_config]
-    chosen: list[str] = []
-    for tool in listed if request.tools is None else request.tools:
-        is_absent = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools) and absent(tool)
-        if tool in listed or is_absent:
-            chosen.append(tool)
-        elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):  # a delegate's tool is skipped
-            hint = known_names_hint(tool, listed)
-            raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {hint}")
-    found = [_find_tool(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
+    names = listed if request.tools is None else _requested_tools(request, agents, listed, known, absent)
+    found = [_find_tool(name, request.agent, known, absent) for name in dict.fromkeys(names)]
     specs = [spec for spec in found if spec is not None]
     visible = config.tool_profile.offered_tools(specs) if config.tool_profile else specs
     ceiling = request.ceiling.tools
     tools = tuple(
         spec
         for spec in visible
-        if ceiling is None or is_tool_listed(spec.name, ceiling, is_of_server, is_own=not spec.digest)
+        if ceiling is None or is_tool_listed(spec.name, ceiling, is_of_server, is_own=is_own_tool(spec))
     )
     _check_size(tools)
-    keys = needed_keys({spec.name for spec in tools})
-    if "decisions" in keys:
-        decisions = agent.decisions
-    else:
-        decisions = dict[str, GroundedDecision]()
-        if required := [name for name, decision in agent.decisions.items() if decision.required]:
-            tool = tool_needing("decisions")
-            raise InvalidInput(f"tools: {', '.join(required)} has to be decided; leave the run the tool {tool!r}")
-    return OfferedTools(tools, delegates if "delegates" in keys else (), decisions)
+    usable_keys = needed_keys({spec.name for spec in tools})
+    decisions = agent.decisions if "decisions" in usable_keys else {}
+    required = [name for name, decision in agent.decisions.items() if decision.required]
+    if required and not decisions:
+        tool = tool_needing("decisions")
+        raise InvalidInput(f"tools: {', '.join(required)} has to be decided; leave the run the tool {tool!r}")
+    return OfferedTools(tools, delegates if "delegates" in usable_keys else (), decisions)
+
+
+def _knowledge_tools(worker: Mapping[str, ToolSpec]) -> list[ToolSpec]:
+    found = [worker[name] for name in KNOWLEDGE_TOOLS if name in worker]
+    if not found:
+        raise InvalidInput("config.knowledge: this worker has no store of knowledge; leave it out, or set it to null")
+    return found
+
+
+def _requested_tools(
+    request: PrepareRequest,
+    agents: Mapping[str, AgentConfig],
+    listed: Sequence[str],
+    known: Mapping[str, ToolSpec],
+    absent: Callable[[str], AbsentTool | None],
+) -> list[str]:
+    """Return the tools that the run asks for, without those that only a delegate has.
+
+    Raise InvalidInput for a tool that the agent does not list. A glob of the agent lists absent tools of a server, too.
+    """
+    agent = agents[request.agent]
+    found: list[str] = []
+    for tool in request.tools or ():
+        may_be_absent = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools)
+        if tool in listed or (may_be_absent and absent(tool)):
+            found.append(tool)
+        elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):
+            hint = known_names_hint(tool, listed)
+            raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {hint}")
+    return found
 
 
 IsServerTool = Callable[[str], bool]
@@ -272,7 +291,7 @@ IsServerTool = Callable[[str], bool]
 
 
 def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool, *, is_own: bool) -> bool:
-    """Return whether a list includes the tool. `is_own`: it is of the worker or the loop, so it has no digest.
+    """Return whether a list includes the tool. `is_own`: the tool is of the worker or the loop.
 
     The worker's own `fetch_url` matches `fetch_*`, but a glob for the tools of a server `fetch` must not include it.
     """
@@ -281,12 +300,17 @@ def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool,
     )
 
 
+def is_own_tool(spec: ToolSpec) -> bool:
+    """Return whether the tool is of the worker or the loop. Only a tool of an MCP server has a digest."""
+    return not spec.digest
+
+
 def _matching_tools(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsServerTool) -> list[str]:
     """Return the tools that a listed name or glob means. A glob matches the tools that the worker has now."""
     if not is_glob(listed):
         return [listed]
     found = [
-        name for name, spec in worker.items() if is_tool_listed(name, [listed], is_of_server, is_own=not spec.digest)
+        name for name, spec in worker.items() if is_tool_listed(name, [listed], is_of_server, is_own=is_own_tool(spec))
     ]
     if not found and not is_of_server(listed):
         raise InvalidInput(f"tools: no tool of this worker fits {listed!r}; {known_names_hint(listed, worker)}")

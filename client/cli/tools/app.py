@@ -87,7 +87,7 @@ async def call(
 def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tuple[str, ...]]:
     """Return the tool, and the names of all tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
-    from orga.activities.adapters.agents.offered_tools import is_tool_listed
+    from orga.activities.adapters.agents.offered_tools import is_own_tool, is_tool_listed
     from orga.workflows.types.tool_calls.mcp import is_server_tool
 
     tools = {each.tool.spec.name: each.tool for each in local.tools}
@@ -100,7 +100,7 @@ def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tu
     listed = tuple(
         tool_name
         for tool_name, tool in tools.items()
-        if is_tool_listed(tool_name, patterns, is_of_server, is_own=not tool.spec.digest)
+        if is_tool_listed(tool_name, patterns, is_of_server, is_own=is_own_tool(tool.spec))
     )
     return tools[name], listed
 
