@@ -30,7 +30,9 @@ _GUIDANCE = frozenset({"steer", "add_context"})
 
 
 def fork_state(state: AgentState, source: ForkedFrom, fork_input: ForkInput, ended_at: datetime) -> AgentState:
-    """Return the past for a fork, for `with_past`. Raise InvalidInput with every problem.
+    """Return the past that a fork of an agent's run begins with. `with_past` adds it to the state of the fork.
+
+    Raise InvalidInput with every problem.
 
     Args:
         state: State of the other run at the end of the iteration.
@@ -50,9 +52,9 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
     """Return the past followed by a new task. If the old task has no reply yet, replace it, and drop its lookups."""
     conversation, old_task = past.conversation, state.input.task
     messages = conversation.messages
-    tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == old_task]
-    task_index = max(tasks, default=0)
-    new_task = messages[task_index].with_text(task) if tasks else Message.of("user", task, pinned=True)
+    indexes = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == old_task]
+    task_index = indexes[-1] if indexes else 0
+    new_task = messages[task_index].with_text(task) if indexes else Message.of("user", task, pinned=True)
     later = messages[task_index + 1 :]
     began_at = state.forked_from.iteration if state.forked_from else 0
     has_reply = state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later)
@@ -64,9 +66,10 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
 
 
 def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
-    """Return the past that any fork shares. The other arguments are as for `fork_state`.
+    """Return the past with which a fork of any run begins, with `run_input` as its input.
 
-    It has no recalled knowledge: the fork may belong to somebody else, so it recalls again.
+    It has no recalled knowledge: the fork may belong to somebody else, so it recalls again. The other arguments are
+    those of `fork_state`.
     """
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
@@ -90,8 +93,8 @@ def unread_task_text(fork: Fork) -> str:
 def with_past(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past. It has its own idempotency keys, and no open question.
 
-    Guidance that arrived meanwhile stays. The messages stay as they are, because folds take them from the recorded
-    past. Raise InvalidInput if they do not match their digest.
+    Guidance that arrived before the past was read stays. The messages of the past do not change, because folds of the
+    history take them from there. Raise InvalidInput if they do not match their digest.
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):
@@ -167,9 +170,9 @@ def _fork_input(state: AgentState, fork_input: ForkInput) -> AgentInput:
     return parse_input(raw | changes | {"config": config} | task)
 
 
-def _merged_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
+def _merged_tables(table: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(table)
+    for key, value in overrides.items():
         old = merged.get(key)
         are_tables = isinstance(old, dict) and isinstance(value, dict)
         merged[key] = (

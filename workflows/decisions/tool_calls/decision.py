@@ -150,13 +150,13 @@ def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     feedback = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, feedback)
-    # without arguments, `with_streaks` ends all streaks of denied and invalid calls
-    return with_undecided_end(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
+    answered = state.with_dialogue(conversation=conversation, partial="")
+    return with_undecided_end(with_streaks(answered, denied=(), invalid=()))
 
 
 def with_undecided_end(state: AgentState) -> AgentState:
     """Count an attempt to end before a required decision. The third attempt of the whole run ends it."""
     counted = state.with_task(undecided=state.undecided + 1)
-    if state.undecided < MAX_REPAIRS_IN_A_ROW or state.stop is not None:
+    if counted.undecided <= MAX_REPAIRS_IN_A_ROW or state.stop is not None:
         return counted
     return counted.with_control(stop=("error", f"the required decision was not made: {', '.join(state.due_decisions)}"))
