@@ -267,7 +267,7 @@ class AcpSession:
         text, attachments = await message_with_media(text, media, self._reach.client)
         if question := self._question:
             self._endings.pop(turn, None)  # the turn goes on, though it ended for the client
-            await question.run.answer(text.strip(), question.wait.wait_id, self._reach.by)
+            await question.run.answer(text.strip(), question.shown.wait_id, self._reach.by)
             if self._question is question:  # no other question was shown meanwhile
                 self._question = None
         elif self._goal_agent:
@@ -354,7 +354,7 @@ class AcpSession:
     def _ask(self, waits: list[OpenWait]) -> None:
         """Ask the client about new questions. Withdraw the requests about questions that are no longer open."""
         open_items = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
-        open_items |= {wait.wait.wait_id: (wait, None) for wait in waits if not wait.calls}
+        open_items |= {wait.shown.wait_id: (wait, None) for wait in waits if not wait.calls}
         for key in self._asked.keys() - open_items:
             self._asked.pop(key).cancel()
         for key in open_items.keys() - self._asked:
@@ -369,9 +369,9 @@ class AcpSession:
                 return
         except (OrgaError, RPCError, RequestError, ValidationError, ConnectionError) as error:
             how = f"Not decided: {error}. {how}"
-        if wait.wait.kind == "answer":
+        if wait.shown.kind == "answer":
             self._question, how = wait, "Your next message answers it."
-        lines = [wait.wait.question, *(f"- {option}" for option in wait.options), how]
+        lines = [wait.shown.question, *(f"- {option}" for option in wait.options), how]
         await self._show_text("\n".join(["\n", *lines, ""]))
         if all(task.done() or task is asyncio.current_task() for task in self._asked.values()):
             self._end(self._turn, "end_turn")
@@ -397,10 +397,10 @@ class AcpSession:
             schema.PermissionOption(option_id=str(index), name=one_line(text), kind="allow_once")
             for index, text in enumerate(wait.options)
         ]
-        text, place = wait.wait.question, f"{wait.run.id}/{wait.wait.wait_id}"
+        text, place = wait.shown.question, f"{wait.run.id}/{wait.shown.wait_id}"
         chosen = await self._choice(place, text, options, title=one_line(text, 1_000)) if options else None
         if chosen is not None:
-            await wait.run.answer(wait.options[chosen], wait.wait.wait_id, self._reach.by)
+            await wait.run.answer(wait.options[chosen], wait.shown.wait_id, self._reach.by)
         return chosen is not None
 
     async def _choice(self, place: str, text: str, options: list[schema.PermissionOption], **shown: Any) -> int | None:

@@ -73,10 +73,10 @@ async def _respond(request: Request) -> Response:
     except ValidationError as error:
         raise invalid(validation_problems(error)) from None
     run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
-    return TurnStream(run.events(), _failed, _fields, request)
+    return TurnStream(run.events(), _error_event, _sse_fields, request)
 
 
-def _failed(message: str, code: str) -> "BaseEvent":
+def _error_event(message: str, code: str) -> "BaseEvent":
     from ag_ui.core import RunErrorEvent
 
     return RunErrorEvent(message=message, code=code)
@@ -110,6 +110,16 @@ def _refuse_unusable(message: _NewMessage) -> None:
         raise Problem(422, f"messages: {'; '.join(validation_problems(error))}") from None
 
 
+class _Shown(NamedTuple):
+    """The part of a run that the answer to a request shows."""
+
+    run: AgentHandle
+    turn: int | None
+    """The first turn of a session. None: the whole run."""
+    last_turn: int | None = None
+    """The last turn of a session. None: only the first."""
+
+
 @dataclass
 class _ProtocolRun:
     """One request, which is a run of the protocol."""
@@ -127,25 +137,26 @@ class _ProtocolRun:
 
         view = ClientView(self.given, self.base)
         yield view.started()
-        run = await self._find()
-        past = await read_past(run) if run else []
-        seen_count, last_turn = 0, None
+        found = await self._find()
+        past = await read_past(found) if found else []
+        seen_count = 0
         if self.given.resume:
-            if run is None:
+            if found is None:
                 raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
-            turn, last_turn = await self._resume(run, past)
-            has_messages = any(each.id.startswith(f"{run.id}/") for each in self.given.messages)
+            shown = await self._resume(found, past)
+            has_messages = any(each.id.startswith(f"{found.id}/") for each in self.given.messages)
             seen_count = 0 if has_messages else _count_to_last_question(past)
         else:
-            run, turn = await self._send(run, past)
-        if run is None or turn == 0:
+            shown = await self._send(found, past)
+        if shown is None:
             yield view.finished(Over("completed", "", "", UsageTotals()))
             return
+        run = shown.run
         yield await self._state(run)
-        view.run_id, fold = run.id, TurnFold(run.id, turn, last_turn)
+        view.run_id, fold = run.id, TurnFold(run.id, shown.turn, shown.last_turn)
         for entry in past[:seen_count]:
             for step in fold.take(entry):
-                list(view.take(step))
+                list(view.take(step))  # the client has seen these events; only the view needs them
         for event in view.open_subagents():
             yield event
         newest = past[-1].sequence if past else -1
@@ -159,20 +170,20 @@ class _ProtocolRun:
             if isinstance(step, Waiting):
                 return
 
-    async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> tuple[int | None, int | None]:
-        """Carry out the request's decisions. Return the turn that asked, and that of a new message in the request."""
+    async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> _Shown:
+        """Carry out the request's decisions. Show the turn that asked, and that of a new message in the request."""
         from orga.client.frontends.agui_events import decide
 
         answers = self.given.resume or []
         await decide(self.console, run, self.visitor, answers)
         if not isinstance(run, SessionHandle):
-            return None, None
+            return _Shown(run, None)
         turn = turn_that_asked(past, run.id, {each.interrupt_id for each in answers})
         message = await _new_message(self.given, self.console.client, only_last=True)
         if message is None or any(entry.data.get("message") == message.text for entry in past):
-            return turn, None
+            return _Shown(run, turn)
         when_busy = "interrupt" if all(each.status == "cancelled" for each in answers) else "enqueue"
-        return turn, await self._post(run, message, when_busy)
+        return _Shown(run, turn, await self._post(run, message, when_busy))
 
     async def _post(self, session: SessionHandle, message: _NewMessage, when_busy: WhenBusy = "enqueue") -> int:
         return await post_message(
@@ -199,13 +210,13 @@ class _ProtocolRun:
     def _own_id(self, kind: str) -> str:
         return own_id(kind, self.visitor, "agui", self.agent, self.given.thread_id)
 
-    async def _send(self, run: AgentHandle | None, past: list[JournalEntry]) -> tuple[AgentHandle | None, int | None]:
-        """Send the message of the request, if there is one. Return the run, and the turn to show.
-
-        The turn is 0 if there is nothing to show, and None for a run that is no session.
-        """
+    async def _send(self, run: AgentHandle | None, past: list[JournalEntry]) -> _Shown | None:
+        """Send the message of the request, if there is one. Return None if there is nothing to show."""
         if (message := await _new_message(self.given, self.console.client)) is None:
-            return run, current_turn(past) if run is None or isinstance(run, SessionHandle) else None
+            if isinstance(run, SessionHandle):
+                turn = current_turn(past)
+                return _Shown(run, turn) if turn else None
+            return None if run is None else _Shown(run, None)
         message_id, text, attachments = message
         if run is None:
             wanted = as_object(self.given.forwarded_props)
@@ -214,16 +225,17 @@ class _ProtocolRun:
                 given["tenant"] = wanted["tenant"]
             if wanted.get("kind") == "goal":
                 goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
-                return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
+                return _Shown(await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None)
             _refuse_unusable(message)  # before a session is started, because that would stay open
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
-            if not past or past[0].data.get("task") == text:  # the same request again
-                return run, None
+            is_repeated = not past or past[0].data.get("task") == text
+            if is_repeated:
+                return _Shown(run, None)
             if attachments:
                 raise Problem(422, "messages: guidance for a run has no pictures. Send only text")
             await run.steer(text, by=self.visitor.name, intervention_id=message_id)
-            return run, None
+            return _Shown(run, None)
         if (turn := turn_of_message(past, message_id)) is None:
             if current_turn(past) and (waits := await open_waits(run)):
                 from orga.client.frontends.agui_events import interrupt_of
@@ -231,7 +243,7 @@ class _ProtocolRun:
                 ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
                 raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
             turn = await self._post(run, message)
-        return run, turn
+        return _Shown(run, turn)
 
     async def _state(self, run: AgentHandle) -> "BaseEvent":
         from ag_ui.core import StateSnapshotEvent
@@ -242,7 +254,7 @@ class _ProtocolRun:
         return StateSnapshotEvent(snapshot=state)
 
 
-def _fields(event: "BaseEvent") -> dict[str, str]:
+def _sse_fields(event: "BaseEvent") -> dict[str, str]:
     return {"data": event.model_dump_json(by_alias=True)}
 
 

@@ -199,12 +199,12 @@ def interrupt_of(asked: OpenWait, thread: str, base: str) -> core.Interrupt:
     reason, call = "confirmation" if asked.calls else "input_required", None
     if len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER:
         reason, call = "tool_call", asked.calls[0]
-    expiries = [item.expires_at.isoformat() for item in asked.calls] or [as_text(asked.wait.data.get("expires_at"))]
-    own = {"kind": asked.wait.kind, "run": asked.run.id, "url": f"{base}inbox"}
+    expiries = [item.expires_at.isoformat() for item in asked.calls] or [as_text(asked.shown.data.get("expires_at"))]
+    own = {"kind": asked.shown.kind, "run": asked.run.id, "url": f"{base}inbox"}
     return core.Interrupt(
-        id=f"{asked.run.id}/{asked.wait.wait_id}",
+        id=f"{asked.run.id}/{asked.shown.wait_id}",
         reason=reason,
-        message=asked.wait.question,
+        message=asked.shown.question,
         tool_call_id=f"{asked.run.id}/{call.place}" if call else None,
         response_schema=_response_schema(asked),
         expires_at=min(expiries) or None,
@@ -226,7 +226,7 @@ def _shown_call(asked: OpenWait, item: Item) -> dict[str, Any]:
 
 def _response_schema(asked: OpenWait) -> dict[str, Any]:
     keys: dict[str, Any]
-    match asked.wait.kind:
+    match asked.shown.kind:
         case "approval":
             keys = {"approved": BOOLEAN, "reason": STRING}
             if len(asked.calls) > 1:
@@ -237,11 +237,11 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
         case "result":
             keys = {"result": {}, "error": STRING}
         case "budget":
-            keys = {"limit": {"type": "number"}, "choice": {"enum": list(asked.wait.choices)}}
+            keys = {"limit": {"type": "number"}, "choice": {"enum": list(asked.shown.choices)}}
         case _:
-            keys = {"choice": {"enum": list(asked.wait.choices)}, "result": STRING, "reason": STRING}
+            keys = {"choice": {"enum": list(asked.shown.choices)}, "result": STRING, "reason": STRING}
     # the first key is required; for a budget or a result, either key will do
-    required = [] if asked.wait.kind in {"budget", "result"} else [next(iter(keys))]
+    required = [] if asked.shown.kind in {"budget", "result"} else [next(iter(keys))]
     return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
 
 
@@ -261,7 +261,7 @@ async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entrie
                 problem = f"this thread has no interrupt {entry.interrupt_id[:200]!r}. Take the ids of its last run"
                 raise Problem(404, f"resume: {problem}")
             continue
-        role = "operator" if asked.wait.kind == "answer" else "approver"
+        role = "operator" if asked.shown.kind == "answer" else "approver"
         if not visitor.may(role):
             raise Problem(403, f"this needs the role {role}. Ask somebody who has it, or see the inbox")
         answer = "" if entry.payload is None else entry.payload
@@ -285,7 +285,7 @@ def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seque
 
     The answer None cancels the question: held calls are denied, and any other question ends the turn of a session.
     """
-    run, wait, answer = asked.run, asked.wait, as_object(given)
+    run, wait, answer = asked.run, asked.shown, as_object(given)
     if wait.kind == "approval":
         decision = {"approved": False, "reason": "cancelled"} if given is None else answer
         return [_call_action(run, item, decision, by) for item in asked.calls]
@@ -339,4 +339,4 @@ async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[st
 
 def _invalid_answer(asked: OpenWait, key: str) -> Problem:
     schema = to_json(_response_schema(asked)["properties"][key]).decode()
-    return Problem(422, f"resume: {asked.wait.wait_id}: {key} must fit {schema}. Nothing was decided")
+    return Problem(422, f"resume: {asked.shown.wait_id}: {key} must fit {schema}. Nothing was decided")

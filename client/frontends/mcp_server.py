@@ -83,13 +83,14 @@ class Runs:
 
     reach: Reach
     _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """By run: the ids of the questions that its last returned state had."""
+    """The ids of the questions in the last returned state of each run, by the run's id."""
     _no_form: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Questions that no form asks again. Each is the id of the run that asks, and the id of the question."""
+    """The keys of questions that no form asks again."""
 
     async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
         """Wait for the end of the run, for a question that was not reported yet, or for `wait_s` seconds."""
-        clock, state = asyncio.get_running_loop().time, RunState(run_id=run.id, state="running")
+        clock = asyncio.get_running_loop().time
+        state = RunState(run_id=run.id, state="running")
         started = progress_at = clock()
         deadline = started + wait_s
         while True:
@@ -102,16 +103,17 @@ class Runs:
                 waits = await open_waits(run)
             except OrgaError:  # no worker answers at the moment
                 state.phase = "no worker"
-            form = await self._ask_first_question(ctx, run, waits, deadline - clock())
-            if isinstance(form, InputRequiredResult):
-                return form
-            if form:  # it was answered or declined, or its time is over
-                continue
+            within_s = deadline - clock()
+            if within_s > 0 and (question := self._question_to_ask(ctx, waits)):
+                form = await self._ask(ctx, run, question, within_s)
+                if form is not None:
+                    return form
+                continue  # the question was answered or declined, or its time is over
             state.waits, state.state = [_wait_view(wait) for wait in waits], "waiting" if waits else "running"
-            keys = frozenset(key for wait in waits for key in wait.ids)
-            is_news = not keys <= self._reported.get(run.id, frozenset())
+            ids = frozenset(id_ for wait in waits for id_ in wait.ids)
+            is_news = not ids <= self._reported.get(run.id, frozenset())
             if clock() >= deadline or is_news:
-                self._reported[run.id] = keys
+                self._reported[run.id] = ids
                 return state
             if clock() >= progress_at:
                 progress_at = clock() + PROGRESS_S
@@ -121,13 +123,13 @@ class Runs:
 
     async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
         """Return the open question with this id or held call. The id "" means the only question of these kinds."""
-        waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
+        waits = [wait for wait in await open_waits(run) if wait.shown.kind in kinds]
         if not wanted and len(waits) == 1:
             return waits[0]
         for wait in waits:
             if wanted in wait.ids:
                 return wait
-        known = ", ".join(sorted(key for wait in waits for key in wait.ids)) or "nothing"
+        known = ", ".join(sorted(id_ for wait in waits for id_ in wait.ids)) or "nothing"
         raise ToolError(f"{one_line(wanted)!r} does not wait in this run. What waits there: {known}")
 
     async def _ended(self, run: AgentHandle) -> RunState:
@@ -138,36 +140,38 @@ class Runs:
         state.output, state.data, state.detail = ended.output, ended.data, how.detail
         return state
 
-    async def _ask_first_question(
-        self, ctx: Context, run: AgentHandle, waits: list[OpenWait], within_s: float
-    ) -> InputRequiredResult | bool:
-        """Ask the person the first question in a form. Return False if there is no question, or no form is possible.
+    def _question_to_ask(self, ctx: Context, waits: list[OpenWait]) -> OpenWait | None:
+        """Return the first question that a form may ask, or None if there is none, or the client shows no forms."""
+        has_forms = ctx.client_capabilities is not None and ctx.client_capabilities.elicitation is not None
+        if not has_forms or not self.reach.may_write:
+            return None
+        questions = (wait for wait in waits if wait.shown.kind == "answer")
+        return next((wait for wait in questions if wait.key not in self._no_form), None)
+
+    async def _ask(self, ctx: Context, run: AgentHandle, wait: OpenWait, within_s: float) -> InputRequiredResult | None:
+        """Ask the person in a form, and record the answer.
 
         A client of a newer revision of MCP gets the form as its call's result, and repeats the call with the answer.
+        Then return this result.
         """
-        offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
-        questions = (wait for wait in waits if wait.wait.kind == "answer")
-        wait = next((each for each in questions if (each.run.id, each.wait.wait_id) not in self._no_form), None)
-        if offered is None or wait is None or within_s <= 0 or not self.reach.may_write:
-            return False
         limit = {"enum": wait.options} if wait.options else {"maxLength": MAX_ANSWER_CHARS}
         answer = {"type": "string", "title": "Answer", **limit}
         schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-        message, session = escaped_text(wait.wait.question), ctx.request_context.session
+        message, session = escaped_text(wait.shown.question), ctx.request_context.session
         if not session.can_send_request:
             form = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
-            state = json.dumps({"run": run.id, "asker": wait.run.id, "question": wait.wait.wait_id})
+            state = json.dumps({"run": run.id, "asker": wait.run.id, "question": wait.shown.wait_id})
             return InputRequiredResult(input_requests={"answer": form}, request_state=state)
         try:
             async with asyncio.timeout(within_s):
                 result = await session.elicit_form(message, schema, ctx.request_id)
-            await self._take_answer(wait.run, wait.wait.wait_id, result)
+            await self._take_answer(wait.run, wait.shown.wait_id, result)
         except TimeoutError:
-            self._no_form.add((wait.run.id, wait.wait.wait_id))
-        return True
+            self._no_form.add(wait.key)
+        return None
 
     async def continued(self, ctx: Context) -> AgentHandle | None:
-        """Record the answer of a repeated call, and return the run that the first call follows. Else return None."""
+        """Record the answer that a repeated call brings, and return the run to follow. None for any other call."""
         if not ctx.request_state:
             return None
         # the package seals the state, so the client cannot name another run
@@ -198,9 +202,9 @@ def _wait_view(wait: OpenWait) -> WaitingItem:
         )
         for item in wait.calls
     ]
-    options = wait.options or [choice for choice in wait.wait.choices if choice != "result"]
+    options = wait.options or [choice for choice in wait.shown.choices if choice != "result"]
     return WaitingItem(
-        id=wait.wait.wait_id, kind=wait.wait.kind, question=wait.wait.question, options=options, calls=calls
+        id=wait.shown.wait_id, kind=wait.shown.kind, question=wait.shown.question, options=options, calls=calls
     )
 
 
@@ -218,8 +222,8 @@ def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, 
     def tool(function: Callable[..., Any], annotations: ToolAnnotations | None = None, **named: Any) -> None:
         @wraps(function)
         async def call(**given: Any) -> Any:
-            if (ctx := given.get("ctx")) and (run := await runs.continued(ctx)):  # an earlier call has acted already
-                return await runs.follow(ctx, run, given["wait_s"])
+            if (ctx := given.get("ctx")) and (run := await runs.continued(ctx)):
+                return await runs.follow(ctx, run, given["wait_s"])  # the first call has carried out the function
             return await function(**given)
 
         server.add_tool(_with_errors(call), annotations=annotations, **named)
@@ -254,7 +258,7 @@ def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, 
         """Answer a question of a run with the words of the user."""
         run = await reach.open(run_id, is_write=True)
         wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
-        await wait.run.answer(text, wait.wait.wait_id, reach.by)
+        await wait.run.answer(text, wait.shown.wait_id, reach.by)
         return await runs.follow(ctx, run, wait_s)
 
     async def decide(
@@ -273,7 +277,8 @@ def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, 
         run = await reach.open(run_id, is_write=True)
         wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
         item = next((each for each in wait.calls if each.approval_id == wait_id), None)
-        if (item is not None) != (decision in {"approve", "deny"}):
+        is_for_call = decision in {"approve", "deny"}
+        if is_for_call != (item is not None):
             raise ToolError(f"decision: {decision} does not fit {wait_id}. Name the approval_id of a held call")
         if item is None:
             await wait.run.resolve_escalation(wait_id, cast("Choice", decision), by=reach.by, reason=reason)

@@ -125,18 +125,24 @@ class OpenWait:
 
     run: AgentHandle
     """The run that asks."""
-    wait: ShownQuestion
+    shown: ShownQuestion
     calls: tuple[Item, ...]
     """The held calls that nobody has decided."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """The id of the run that asks, and the id of the question."""
+        return self.run.id, self.shown.wait_id
+
+    @property
     def ids(self) -> set[str]:
-        return {self.wait.wait_id, *(item.approval_id for item in self.calls)}
+        """The ids of the question and of its held calls."""
+        return {self.shown.wait_id, *(item.approval_id for item in self.calls)}
 
     @property
     def options(self) -> list[str]:
         """The only valid answers to a question. Empty: any text."""
-        return [as_text(option) for option in inner_values(self.wait.data.get("options"))]
+        return [as_text(option) for option in inner_values(self.shown.data.get("options"))]
 
 
 async def open_waits(run: AgentHandle) -> list[OpenWait]:

@@ -197,7 +197,7 @@ class ResponseFold:
 
     def _waiting(self, step: turns.Waiting) -> Iterator[dict[str, Any]]:
         """Show what waits for a person. These events take no numbers, because another stream may not have them."""
-        lines = [f"- {asked.wait.question}" for asked in step.waits]
+        lines = [f"- {asked.shown.question}" for asked in step.waits]
         text = "\n".join(["This waits for a person:", *lines, f"Decide it in the inbox: {self.inbox}"])
         position = self._number, self.after, self._open
         self.after, self._open = -1, ""
@@ -274,7 +274,7 @@ class _TurnRequest:
             shown_waits: set[str] = set()
             async for step in turns.turn_steps(self.session, fold, past):
                 if isinstance(step, turns.Waiting):
-                    ids = {wait.wait.wait_id for wait in step.waits}
+                    ids = {wait.shown.wait_id for wait in step.waits}
                     if ids == shown_waits:  # nobody has decided for a while. The client can read on later
                         return
                     shown_waits = ids
