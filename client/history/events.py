@@ -27,7 +27,6 @@ from orga.client.history.values import (
 )
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.tool_calls.calls import effect_text
-from orga.workflows.phases.failures import had_effect, may_have_acted
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
@@ -387,6 +386,8 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
 
 async def _possible_effect_text(converter: DataConverter, failure: Failure) -> str:
     """Return a sentence about the effect of a failed irreversible call, or "" if it certainly had none."""
+    from orga.workflows.phases.failures import had_effect, may_have_acted  # few commands read a failure
+
     copied = Failure()
     copied.CopyFrom(failure)  # decoding changes it
     try:
