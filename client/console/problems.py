@@ -22,6 +22,7 @@ from orga.client.errors import (
     ServerLost,
     ServerUnavailable,
     TooLong,
+    UnreadableRun,
 )
 from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.timeline_reader import NoRecord, NoText
@@ -35,6 +36,7 @@ STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (NotAnAgent, 404),
     (RunEnded, 409),
     (TooLong, 422),
+    (UnreadableRun, 422),
     (Refused, 409),
     (InvalidInput, 422),
     (NoSuchIteration, 422),

@@ -1,9 +1,11 @@
 """Errors of the console's interface: each names a key, and a remedy that the console has."""
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
 
-from orga.client.console.problems import error_text, invalid_input
-from orga.client.errors import OrgaError, RunEnded, RunNotFound, ScheduleNotFound
+from orga.client.console.problems import error_text, handle_problem, invalid_input
+from orga.client.errors import OrgaError, RunEnded, RunNotFound, ScheduleNotFound, UnreadableRun
 from orga.workflows.types.record import InvalidInput
 
 INPUTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
@@ -44,3 +46,11 @@ REMEDIES: dict[str, tuple[Exception, str]] = {
 @pytest.mark.parametrize(("error", "expected"), REMEDIES.values(), ids=REMEDIES)
 def test_a_remedy_is_possible_without_a_terminal(error: Exception, expected: str) -> None:
     assert error_text(error) == expected
+
+
+async def test_a_run_that_the_console_cannot_decode_is_an_answer_about_the_run() -> None:
+    app = Starlette()
+    app.state.error_forms = {}
+    scope = {"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    answer = await handle_problem(Request(scope), UnreadableRun())
+    assert (answer.status_code, b"payload codec" in bytes(answer.body)) == (422, True)
