@@ -63,7 +63,7 @@ async def call(
         if name in listed:
             proposed = ToolCall(call_id="local", name=name, arguments=values)
             request = GateRequest(agent=agent, iteration=1, calls=(proposed,), specs=(spec,), offered=listed)
-            verdict = await _judge(request, engine, approver)
+            verdict, approver = await _judge(request, engine, approver)
         else:  # the policy is not asked, because the tool would not be offered in a run of this agent
             remedy = f"list it in [agents.{agent}] tools, or name an agent that does with --agent"
             verdict = Verdict(decision="deny", reason=f"agent {agent!r} does not list {name}; {remedy}")
@@ -116,6 +116,7 @@ def _build_engine(local: LocalTools) -> tuple[str, PolicyEngine]:
 
 
 def _verdict_text(verdict: Verdict, approver: str) -> str:
+    """Return the verdict as a line. `approver` is the person whose approval it takes into account, or "" if none."""
     by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
     because = f": {terminal_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
@@ -125,7 +126,8 @@ def _verdict_text(verdict: Verdict, approver: str) -> str:
             return f"allowed{by}{approved}{changed}"
         case "approval" if verdict.approval:
             who = " or ".join(verdict.approval.approvers) or "anyone"
-            return f"held{by}{because}; it needs the approval of {who}. A run would wait for it; here, add --approve"
+            remedy = f"You are {approver}" if approver else "A run would wait for it; here, add --approve"
+            return f"held{by}{because}; it needs the approval of {who}. {remedy}"
         case "deny":
             return f"denied{by}{because}"
         case _:
@@ -160,20 +162,23 @@ def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
         return text
 
 
-async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> Verdict:
-    """Return the gate's verdict. If the call needs an approval and `approver` gives it, the call is judged again."""
+async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> tuple[Verdict, str]:
+    """Return the gate's verdict, and the person whose approval it takes into account, or "".
+
+    Only if the call needs an approval and `approver` gives it, the call is judged again.
+    """
     from orga.activities.adapters.schemas.arguments import find_argument_errors
     from orga.activities.gate.gate import GateActivities
 
     gate = GateActivities(engine, find_argument_errors)
     (verdict,) = (await gate.gate(request)).verdicts
     if verdict.decision != "approval" or not approver:
-        return verdict
+        return verdict, ""
     request = request.with_approval(approver, verdict.version)
     if verdict.arguments is not None:  # the approval is for the changed call
         request = request.with_calls((request.calls[0].with_arguments(verdict.arguments),))
     (second,) = (await gate.gate(request)).verdicts
-    return second.with_arguments(verdict.arguments if second.arguments is None else second.arguments)
+    return second.with_arguments(verdict.arguments if second.arguments is None else second.arguments), approver
 
 
 async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _CallOutcome:

@@ -203,11 +203,21 @@ def test_a_call_that_needs_approval_is_held(capsys: Shown) -> None:
     assert (shown.out, "allowed, approved by" in shown.err) == ("hello Ada 1\n", True)
 
 
-def test_the_approval_of_somebody_else_does_not_count(tmp_path: Path, capsys: Shown) -> None:
+def test_an_approval_that_nobody_needs_is_not_reported(capsys: Shown) -> None:
+    a_project()
+    assert run_command(["tools", "call", "greet", "who=Ada", "--approve"]) == 0
+    assert capsys.readouterr().err == "gate (default, agent 'default'): allowed\n"
+
+
+def test_the_approval_of_somebody_else_does_not_count(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
     a_project()
     a_folder(tmp_path, a='@id("ask") @approval("nobody-by-this-name") permit (principal, action, resource);')
     assert run_command(["tools", "call", "greet", "who=Ada", "--approve"]) == 4
-    assert "the approval of nobody-by-this-name" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert shown.endswith("; it needs the approval of nobody-by-this-name. You are ada\n")
 
 
 def test_a_policy_can_use_the_approval_mark(tmp_path: Path, capsys: Shown) -> None:
