@@ -69,7 +69,7 @@ const SERVERS = [
   ["Transport", (one) => one.transport],
   ["Pinned tools", (one) => one.pinned],
   ["Annotations trusted", (one) => (one.trust_annotations ? "yes" : "no")],
-  ["Answers", (one) => [answers(one.reachable), one.problem ? h("p.small.soft", one.problem) : null]],
+  ["Answers", (one) => answers(one.reachable)],
 ];
 /** @type {Columns} */
 const POLICIES = [
