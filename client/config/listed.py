@@ -44,6 +44,14 @@ class ModelRow:
     warning: str = ""
     """A problem of a model that works, with the remedy. Only `checked_rows` finds it."""
 
+    @property
+    def is_example(self) -> bool:
+        """True if the row is for any model of its provider, so that there is none to ask for."""
+        return self.model.endswith(f":{_ANY_MODEL}")
+
+
+_ANY_MODEL = "NAME"
+
 
 def model_rows(config: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     """Yield the models that the configuration uses, then models that it could use, possibly with another API key."""
@@ -55,9 +63,9 @@ def model_rows(config: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     for model, keys in keys_by_model.items():
         yield ModelRow(model, ", ".join(keys), model_problem(model, env, config.models))
     others = [f"{provider.name}:{env.get(provider.model) or provider.default_model}" for provider in DEFAULT_PROVIDERS]
-    others += [f"{name}:NAME" for name in config.models.own_endpoints]
+    others += [f"{name}:{_ANY_MODEL}" for name in config.models.own_endpoints]
     remote = [provider for provider in PROVIDERS.values() if provider.is_remote]
-    others += [f"{provider.name}:NAME" for provider in remote if not provider.default_model]
+    others += [f"{provider.name}:{_ANY_MODEL}" for provider in remote if not provider.default_model]
     others += ["local:smollm2", EMBEDDED_MODEL]
     for model in others:
         if model not in keys_by_model:
@@ -74,7 +82,7 @@ async def checked_rows(rows: Iterable[ModelRow], config: OrgaConfig, env: Enviro
     registry = ModelRegistry(env, config.models.base_urls, endpoints=config.models.endpoints)
 
     async def check(row: ModelRow) -> ModelRow:
-        if row.problem or "NAME" in row.model:
+        if row.problem or row.is_example:
             return row
         try:
             if problem := await registry.unreachable_reason(row.model):

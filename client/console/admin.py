@@ -135,7 +135,7 @@ def _model_item(row: ModelRow, config: OrgaConfig, *, is_checked: bool) -> dict[
     return {
         **asdict(row),
         "problem": row.problem or None,
-        "reachable": not row.problem if is_checked else None,
+        "reachable": not row.problem if is_checked and not row.is_example else None,
         "input_price": price and price.input,
         "output_price": price and price.output,
     }

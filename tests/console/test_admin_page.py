@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, expect
+from pytest_httpserver import HTTPServer
 from temporalio.client import Client
 
 from orga.client.config.sections import OrgaConfig
@@ -77,3 +79,22 @@ async def test_each_view_shows_what_the_worker_has_and_judges_a_call(
         await page.get_by_label("Arguments as JSON").fill('{"path": "a.txt"}')
         await page.get_by_role("button", name="Judge it").click()
         await expect(page.get_by_text("write_file is not listed")).to_be_visible()
+
+
+async def test_a_check_of_the_models_shows_a_context_that_is_too_small(
+    client: Client, browser: Browser, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a model answers, so it has no problem, but a warning."""
+    served = {"name": "qwen3:latest", "model": "qwen3:latest", "context_length": 4_096}
+    httpserver.expect_request("/api/ps").respond_with_json({"models": [served]})
+    httpserver.expect_request("/api/show").respond_with_json({"model_info": {"qwen3.context_length": 40_960}})
+    httpserver.expect_request("/v1/models").respond_with_json({"data": [{"id": "qwen3:latest"}]})
+    monkeypatch.setenv("OLLAMA_HOST", httpserver.url_for(""))
+    monkeypatch.setenv("ORGA_MODELS__DEFAULT", "ollama:qwen3")
+    async with a_console(client) as console, a_visit(browser, console) as visit:
+        page = await visit.open("/admin?view=models")
+        await page.get_by_role("button", name="Ask providers and servers whether they answer").click()
+        row = page.get_by_role("row", name="ollama:qwen3")
+        await expect(row).to_contain_text("with a context of 4,096 tokens")
+        await expect(row.get_by_text("yes")).to_have_count(2)
+        await expect(page.get_by_role("row", name="ollama:NAME").get_by_text("yes")).to_have_count(1)  # nobody asked

@@ -50,7 +50,7 @@ const MODELS = [
   ["Named by", (one) => one.named_by || h("span.faint", "not used")],
   ["Usable", (one) => (one.problem ? mark("limit", "timeout", "no") : mark("done", "ok", "yes"))],
   ["Answers", (one) => answers(one.reachable)],
-  ["What it lacks", (one) => one.problem],
+  ["What it lacks", (one) => one.problem || one.warning],
   ["USD for a million tokens", (one) => one.input_price && `${one.input_price} in, ${one.output_price} out`],
 ];
 /** @type {Columns} */
