@@ -35,6 +35,7 @@ from orga.workflows.types.limits import LIMITS, Budgets
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import Record
 from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.tool_calls.delegation import Child, delegate_activity_id
 
 ROUTES = Routes()
 
@@ -60,7 +61,6 @@ class StepRow(Record):
 
 
 class PlanView(Record):
-    version: int | None = None
     round: int
     steps: tuple[StepRow, ...]
 
@@ -319,19 +319,35 @@ def _plan_data(status: AgentStatus | None, view: RunView | None, ended: AgentRes
     return {"rounds": getattr(ended, "rounds", 0), "steps": [step.model_dump() for step in steps]} if steps else None
 
 
-def _plan(data: Any, children: Sequence[Any]) -> PlanView | None:
+def _plan(data: Any, children: Sequence[Child]) -> PlanView | None:
     fields = as_object(data)
     if not fields.get("steps"):
         return None
     steps = [as_object(step) for step in fields["steps"]]
-    return PlanView(round=int(fields.get("rounds") or 0), steps=tuple(_step(step, children) for step in steps))
+    delegates = _delegates_by_step(steps, children)
+    return PlanView(round=int(fields.get("rounds") or 0), steps=tuple(_step(step, delegates) for step in steps))
 
 
-def _step(step: Mapping[str, Any], children: Sequence[Any]) -> StepRow:
-    place = as_text(step.get("output")) or None
-    delegate = next((each.workflow_id for each in children if place and each.workflow_id.endswith(f".{place}")), None)
+def _delegates_by_step(steps: Sequence[Mapping[str, Any]], children: Sequence[Child]) -> dict[str, str]:
+    """Return the ids of the live delegated runs by the ids of their steps.
+
+    A round carries out all steps that are ready, and its calls have their order. A step has its place only after it.
+    """
+    done = {step["id"] for step in steps if step.get("status") == "done"}
+    ready = [step for step in steps if step.get("status") == "open" and done.issuperset(step.get("depends_on") or ())]
+    found: dict[str, str] = {}
+    for child in children:
+        index = delegate_activity_id(child.workflow_id).rpartition(".")[2]
+        for step in ready[int(index) :][:1] if index else ():
+            if step.get("skill") == child.agent:
+                found[step["id"]] = child.workflow_id
+    return found
+
+
+def _step(step: Mapping[str, Any], delegates: Mapping[str, str]) -> StepRow:
     known = {key: value for key, value in step.items() if value is not None}
-    return StepRow.model_validate({**known, "place": place, "delegate": delegate})
+    place = as_text(step.get("output")) or None
+    return StepRow.model_validate({**known, "place": place, "delegate": delegates.get(step["id"])})
 
 
 def _situation(state: Mapping[str, Any], letters: int) -> Situation:

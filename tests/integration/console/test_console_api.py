@@ -25,8 +25,11 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.console import OWNER, Served, a_console
 from tests.support.hold import Hold, wait_until
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.deferred import SCORE, a_check, checks, waiting_calls
+from tests.support.runs.delegates import a_cast, agent
+from tests.support.runs.goals import start as start_goal
 from tests.support.runs.loop import Loop, a_loop, a_worker
 from tests.support.runs.questions import send_update
 from tests.support.runs.sagas import saga
@@ -123,6 +126,26 @@ async def test_a_held_call_has_its_policies_wherever_it_is_made(client: Client) 
             [held] = await wait_for_held_calls(run)
             await send_update(run, "approve", approval_argument(held))
         await run.result()
+
+
+async def test_the_plan_of_a_goal_names_the_live_run_of_each_step(client: Client) -> None:
+    hold = Hold()
+    steps = [a_step("a"), {"id": "b", "goal": "two", "skill": "mate"}, {"id": "c", "goal": "three", "skill": "mate"}]
+    model = GoalModel(plan=says(steps=steps), evaluate=evaluation_reply("a", "b", "c"))
+    scripts = {"lead": model, "mate": [hold.step(answers("all is done"))] * 2}
+    agents = {"lead": agent("lead", "mate", tools=["look"]), "mate": agent("mate")}
+    async with (
+        a_cast(client, agents, scripts, FakeTool("look"), setup=FACTS) as (loop, _),
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await start_goal(loop, agent="lead")
+        await hold.reached()
+        plan = (await console.get(f"/runs/{run.id}"))["plan"]
+        hold.go.set()
+        await run.result()
+    assert plan.keys() == {"round", "steps"}
+    shown = [(step["id"], step["status"], step["delegate"]) for step in plan["steps"]]
+    assert shown == [("a", "open", None), ("b", "open", f"{run.id}.2.1"), ("c", "open", f"{run.id}.2.2")]
 
 
 def unreachable(arguments: dict[str, Any], context: ToolContext) -> str:

@@ -36,9 +36,8 @@ export function planPanel(run, jump) {
   return h("div.plan-panel.stack",
     h("div.row", choice(true, "Graph"), choice(false, "List"),
       () => {
-        const { version = null, round = 0 } = plan.value ?? {};
-        const scores = trend.value && `scores: ${trend.value}`;
-        const notes = [version && `version ${version}`, round && `round ${round}`, scores];
+        const { round = 0 } = plan.value ?? {};
+        const notes = [round && `round ${round}`, trend.value && `scores: ${trend.value}`];
         return h("span.soft.small", notes.filter(Boolean).join(" · "));
       },
       () => {
