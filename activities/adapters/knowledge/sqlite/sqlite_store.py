@@ -135,7 +135,7 @@ class VectorCodes:
                 "WHERE changed > ? AND embedder = ?",
                 (self._changed, self.embedder),
             )
-            for number, audience, kind, expires_at, code in rows:
+            for number, audience, kind, expires_at, code in rows:  # the column `place` has the audience
                 self._add_code(number, (audience, kind), expires_at, int.from_bytes(code, "big"))
         self._changed, self._erased = counters["changed"], counters["erased"]
 
