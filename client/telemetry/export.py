@@ -141,6 +141,9 @@ def run_spans() -> tuple[SimplePlugin, ...]:
 _TRACE_HEADER = "_tracer-data"
 """The header with the trace context, as the SDK names it."""
 
+_MAX_TRACE_HEADER_BYTES = 20_000
+"""Bytes, above the 8,192 that baggage may have. A workflow task reads the headers of all its signals within 2 s."""
+
 _HeadersInput = TypeVar("_HeadersInput", ExecuteWorkflowInput, HandleSignalInput, HandleQueryInput, HandleUpdateInput)
 
 
@@ -179,6 +182,8 @@ def _with_readable_context(given: _HeadersInput) -> _HeadersInput:
 
 def _is_trace_context(header: Payload) -> bool:
     """Return True for what the SDK writes: an object of texts. Any sender can write something else."""
+    if len(header.data) > _MAX_TRACE_HEADER_BYTES:
+        return False
     try:
         context_fields = PayloadConverter.default.from_payload(header)
     except Exception:  # converters raise anything

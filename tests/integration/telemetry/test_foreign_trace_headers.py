@@ -59,6 +59,10 @@ class _Outbound(OutboundInterceptor):
         return await super().start_workflow_update(input)
 
 
+def _sender(client: Client, payload: Payload) -> Client:
+    return Client(client.service_client, data_converter=client.data_converter, interceptors=[_Sender(payload)])
+
+
 def _json(data: bytes) -> Payload:
     return Payload(metadata={"encoding": b"json/plain"}, data=data)
 
@@ -77,10 +81,9 @@ def _json(data: bytes) -> Payload:
 )
 async def test_an_unreadable_trace_context_stops_no_run(client: Client, collector: Receiver, payload: Payload) -> None:
     on = start_telemetry(collector.url)
-    sender = Client(client.service_client, data_converter=client.data_converter, interceptors=[_Sender(payload)])
     steps, pay = [calls("pay"), answers("done")], FakeTool("pay")
     async with a_loop(await connect_with_plugins(client, on), steps, pay, engine=Asks()) as loop:
-        loop.client = sender
+        loop.client = _sender(client, payload)
         handle = await loop.start()
         (held,) = await wait_for_held_calls(handle)
         await handle.signal("steer", "go on")
@@ -91,3 +94,16 @@ async def test_an_unreadable_trace_context_stops_no_run(client: Client, collecto
     assert ran.result.output == "done"
     assert len(pay.contexts) == 1
     assert collector.named("invoke_agent default")
+
+
+async def test_a_large_trace_context_is_not_read(client: Client, collector: Receiver) -> None:
+    """One task handles all signals that have arrived, and reading many large ones would take more than its 2 s."""
+    on = start_telemetry(collector.url)
+    large = _json(b'{"traceparent": "00-%s-%s-01", "baggage": "%s"}' % (b"ab" * 16, b"cd" * 8, b"x" * 20_000))
+    async with a_loop(await connect_with_plugins(client, on), [answers("done")]) as loop:
+        loop.client = _sender(client, large)
+        await loop.run()
+    on.shutdown()
+
+    (root,) = collector.named("invoke_agent default")
+    assert root.trace_id != "ab" * 16
