@@ -99,7 +99,7 @@ def _report_usage_error(error: TyperException) -> int:
     if message := _usage_error_text(error):
         context = getattr(error, "ctx", None)  # only errors of usage have it
         command = context.command_path if context else "orga COMMAND"
-        write_warning(f"orga: {message.replace('Value error, ', '')} ({command} --help explains)")
+        write_warning(f"orga: {message} ({command} --help explains)")
     return ExitCode.USAGE
 
 
