@@ -99,7 +99,8 @@ def _report_usage_error(error: TyperException) -> int:
     if message := _usage_error_text(error):
         context = getattr(error, "ctx", None)  # only errors of usage have it
         command = context.command_path if context else "orga COMMAND"
-        write_warning(f"orga: {message} ({command} --help explains)")
+        text = message.replace("Value error, ", "")  # typer puts it before the error of a choice
+        write_warning(f"orga: {text} ({command} --help explains)")
     return ExitCode.USAGE
 
 
