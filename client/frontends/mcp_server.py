@@ -171,7 +171,7 @@ class Runs:
         return None
 
     async def continued(self, ctx: Context) -> AgentHandle | None:
-        """Record the answer that a repeated call brings, and return the run to follow. None for any other call."""
+        """Record the answer in a repeated call, and return the run to follow. Return None for any other call."""
         if not ctx.request_state:
             return None
         # the package seals the state, so the client cannot name another run
