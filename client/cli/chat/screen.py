@@ -16,7 +16,7 @@ from rich.text import Text
 
 from orga.client.cli.exit_codes import UsageError, ending_exit_code
 from orga.client.cli.interrupts import CTRL_C_EXIT_CODE
-from orga.client.cli.live.screens import REDRAW_S, STYLES, Screen, answer_label, live_block
+from orga.client.cli.live.screens import REDRAW_S, STYLES, Screen, answer_label, live_block, raw_keyboard
 from orga.client.cli.live.watch import result_facts, show_answer
 from orga.client.cli.shown.decisions import HeldCall, held_call_text, held_calls
 from orga.client.cli.shown.progress import Progress
@@ -258,6 +258,7 @@ class Keyboard:
 
         self._file.touch(mode=0o600)
         session = PromptSession[str](
+            input=raw_keyboard(),
             output=create_output(sys.stderr),
             history=FileHistory(str(self._file)),
             multiline=True,

@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from shlex import quote
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -24,6 +24,9 @@ from orga.client.cli.shown.text import StyledLine, Tone, terminal_line, write_no
 from orga.client.server.endpoint import Report
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import escaped_line, full_field_text
+
+if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
 
 WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {}"
 
@@ -127,6 +130,19 @@ _MENU_LINES = 6
 """Options that are shown at once."""
 
 
+def raw_keyboard() -> "Input":
+    """Return the keyboard for an input line. It stays in raw mode while output is printed above the line.
+
+    In cooked mode, the terminal itself would take a key that is pressed during the output. It would lose Ctrl-D, and
+    Ctrl-C would end the command, whatever the line does on that key.
+    """
+    from prompt_toolkit.input import create_input
+
+    keyboard = create_input()
+    keyboard.cooked_mode = nullcontext
+    return keyboard
+
+
 class _AnswerLine:
     """An input line at the foot of a terminal. Output is printed above it."""
 
@@ -146,7 +162,7 @@ class _AnswerLine:
         from prompt_toolkit.styles import Style
 
         options: list[str] = list(wait.data.get("options", ()))
-        session = PromptSession[str](output=create_output(sys.stderr))
+        session = PromptSession[str](input=raw_keyboard(), output=create_output(sys.stderr))
         self._is_open = True
         try:
             return await session.prompt_async(

@@ -9,7 +9,7 @@ import termios
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from tests.support.programs.orga_command import COMMAND, Orga
@@ -67,14 +67,19 @@ class Terminal:
                 os.write(self.keyboard, b"\x1b[1;1R")
 
 
-@contextmanager
-def at_a_terminal(orga: Orga, *arguments: str) -> Generator[Terminal]:
+def at_a_terminal(orga: Orga, *arguments: str) -> AbstractContextManager[Terminal]:
     """Run a command at its own terminal."""
+    return program_at_a_terminal(orga, *COMMAND, *arguments)
+
+
+@contextmanager
+def program_at_a_terminal(orga: Orga, *command: str) -> Generator[Terminal]:
+    """Run a program at its own terminal, in the folder and environment of the command line."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     env = orga.env | {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
