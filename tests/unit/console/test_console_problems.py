@@ -51,6 +51,7 @@ def test_a_remedy_is_possible_without_a_terminal(error: Exception, expected: str
 async def test_a_run_that_the_console_cannot_decode_is_an_answer_about_the_run() -> None:
     app = Starlette()
     app.state.error_forms = {}
-    scope = {"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    headers: list[tuple[bytes, bytes]] = []
+    scope = {"type": "http", "app": app, "method": "GET", "path": "/", "query_string": b"", "headers": headers}
     answer = await handle_problem(Request(scope), UnreadableRun())
     assert (answer.status_code, b"payload codec" in bytes(answer.body)) == (422, True)
