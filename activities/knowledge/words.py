@@ -30,9 +30,17 @@ def query_terms(text: str) -> tuple[str, ...]:
     return tuple((content_words or words)[:MAX_TERMS])
 
 
-@lru_cache(maxsize=65_536)
+MAX_KEPT_CHARS = 100
+"""Characters of a word whose stem or hash is kept. Longer ones, such as keys and pictures as text, fill the memory."""
+
+
 def stem(word: str) -> str:
     """Return a word without common English endings, so that plurals are found. It keeps at least three letters."""
+    return _kept_stem(word) if len(word) <= MAX_KEPT_CHARS else _kept_stem.__wrapped__(word)
+
+
+@lru_cache(maxsize=65_536)
+def _kept_stem(word: str) -> str:
     if len(word) <= 3 or not word.isascii():
         return word
     for ending, replacement in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):

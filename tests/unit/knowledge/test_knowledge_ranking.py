@@ -1,5 +1,6 @@
 """The ranking of results is a pure function of the candidates."""
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -140,3 +141,17 @@ def test_every_score_is_between_the_threshold_and_one(query: str, items: list[st
     assert all(threshold <= each.score <= 1 for each in found)
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
     assert found == ranked_items(looked_for, hashed_vector(query), candidates[::-1])
+
+
+def test_texts_with_very_long_words_do_not_fill_the_memory() -> None:
+    """A text may have 100,000 characters without a space, such as a picture that is written as text."""
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            text = f"{number}{'x' * 50_000}"
+            hashed_vector(f"{text} lamp")
+            keyword_scores("lamp", [text])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 500_000
