@@ -198,6 +198,10 @@ class WorkerKeeper:
             self._deaths = self._deaths + 1 if died_early else 1
             self.report(f"worker {self.own.pid} died; its log: {self.own.log}")
             await self.stop()
+            if not self.is_keeping:
+                died = f"{MAX_DEATHS} workers in a row died soon after their start"
+                self.report(f"{died}, so no other one is started; see their logs")
+                return
         versions = await routing(self._client, self._order.task_queue)
         if versions is not None and versions.is_served:
             return
