@@ -28,6 +28,7 @@ settings.register_profile(
     "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("suite")  # how long an example takes is the machine's; a test cleans up itself
+os.environ.setdefault("GOMAXPROCS", "1")  # each process of the suite has a server, which works less with one thread
 os.environ["ORGA_TRUST"] = "1"  # the suite wrote the configurations itself; what asks for trust is tested without
 
 SERVER_ARGUMENTS = [

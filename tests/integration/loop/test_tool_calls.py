@@ -183,7 +183,7 @@ async def test_a_stopping_worker_leaves_a_repeatable_call_to_the_next(
         await hold.reached()
     logged = [record for record in caplog.records if record.name == "temporalio.activity"]
     assert [(record.message.partition(" (")[0], record.exc_info) for record in logged] == [
-        ("work was cut off, because the worker stops", None)
+        ("work was cut off: the worker was stopped meanwhile", None)
     ], "an orderly end needs no traceback"
     async with a_loop(client, provider, tool, task_queue=loop.task_queue):
         await loop.ended(handle)
