@@ -501,8 +501,6 @@ async def _status(chat: Chat, _: str) -> None:
 
 async def _budget(chat: Chat, _: str) -> None:
     status = await chat.session.status()
-    if not isinstance(status, SessionStatus):
-        return
     ended_turns = () if status.turn else await chat.session.turns()
     chat.shown.lines(*budget_lines(status, ended_turns[-1] if ended_turns else None))
 
