@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn
 
-import temporalio.client
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -27,18 +26,13 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, ReplaySafeMeterProvider, create_tracer_provider
-from temporalio.converter import PayloadConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError
 from temporalio.worker import (
     ContinueAsNewInput,
     ExecuteWorkflowInput,
-    HandleQueryInput,
-    HandleSignalInput,
-    HandleUpdateInput,
     Interceptor,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -49,6 +43,7 @@ from orga.activities.instruments import count, record
 from orga.client.config.sections import TelemetryConfig
 from orga.client.runs.inbox import WAITING_RUNS_QUERY
 from orga.client.server.server_errors import error_reason, is_unsupported
+from orga.client.telemetry.trace_headers import TraceHeaders
 from orga.workflows.phases.control.visibility import open_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.names import WAITING, WAITING_SINCE
@@ -132,64 +127,9 @@ def run_spans() -> tuple[SimplePlugin, ...]:
     The first drops unreadable headers. The SDK's plugin passes the trace context on in headers. The last opens spans.
     """
     return (
-        SimplePlugin("orga.TraceHeaders", interceptors=[_TraceHeaders()]),
+        SimplePlugin("orga.TraceHeaders", interceptors=[TraceHeaders()]),
         OpenTelemetryPlugin(),
         SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]),
-    )
-
-
-_TRACE_HEADER = "_tracer-data"
-"""The header with the trace context, as the SDK names it."""
-
-_MAX_TRACE_HEADER_BYTES = 20_000
-"""Bytes, above the 8,192 that baggage may have. A workflow task reads the headers of all its signals within 2 s."""
-
-_HeadersInput = TypeVar("_HeadersInput", ExecuteWorkflowInput, HandleSignalInput, HandleQueryInput, HandleUpdateInput)
-
-
-class _TraceHeaders(temporalio.client.Interceptor, Interceptor):
-    """An interceptor of clients too, because a worker calls those of its client first, such as the SDK's."""
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
-        return _TraceHeadersInbound
-
-
-class _TraceHeadersInbound(WorkflowInboundInterceptor):
-    """Drops a trace context that cannot be read. The SDK would raise, and each workflow task would fail for ever."""
-
-    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        return await super().execute_workflow(_with_readable_context(input))
-
-    async def handle_signal(self, input: HandleSignalInput) -> None:
-        await super().handle_signal(_with_readable_context(input))
-
-    async def handle_query(self, input: HandleQueryInput) -> Any:
-        return await super().handle_query(_with_readable_context(input))
-
-    def handle_update_validator(self, input: HandleUpdateInput) -> None:
-        super().handle_update_validator(_with_readable_context(input))
-
-    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
-        return await super().handle_update_handler(_with_readable_context(input))
-
-
-def _with_readable_context(given: _HeadersInput) -> _HeadersInput:
-    header = given.headers.get(_TRACE_HEADER)
-    if header is None or _is_trace_context(header):
-        return given
-    return replace(given, headers={name: each for name, each in given.headers.items() if name != _TRACE_HEADER})
-
-
-def _is_trace_context(header: Payload) -> bool:
-    """Return True for what the SDK writes: an object of texts. Any sender can write something else."""
-    if len(header.data) > _MAX_TRACE_HEADER_BYTES:
-        return False
-    try:
-        context_fields = PayloadConverter.default.from_payload(header)
-    except Exception:  # converters raise anything
-        return False
-    return isinstance(context_fields, dict) and all(
-        isinstance(text, str) for text in cast("dict[str, object]", context_fields).values()
     )
 
 

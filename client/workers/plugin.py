@@ -37,6 +37,7 @@ from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, UnpinningRunner, our_runner, sandbox_for_others
 from orga.client.runs.attachments import register_store
 from orga.client.server.search_attributes import are_usable
+from orga.client.telemetry.trace_headers import TraceHeaders
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCodeParts, OwnParts
@@ -144,10 +145,10 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """Give the client our payload converter, the store of pictures, and errors that explain refused updates.
 
-        The client's codec and all other parts of its converter stay.
+        The client's codec and all other parts of its converter stay. Workers get no unreadable trace contexts.
         """
         config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
-        config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
+        config["interceptors"] = [TraceHeaders(), *config.get("interceptors", ()), UpdateReasons()]
         register_store(cast("dict[str, ServiceClient]", config)["service_client"], self._in_code.own.blobs)
         return config
 

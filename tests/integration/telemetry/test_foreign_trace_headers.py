@@ -1,9 +1,12 @@
 """Any client can send a trace context, and it may be anything."""
 
+import asyncio
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
@@ -14,8 +17,13 @@ from temporalio.client import (
     StartWorkflowInput,
     StartWorkflowUpdateInput,
 )
+from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
+from temporalio.worker import Worker
 
-from orga.testing import FakeTool, answers, calls
+from orga import Agent, OrgaPlugin
+from orga.client.config.sections import OrgaConfig
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.workflows.types.status import AgentResult
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import send_update
@@ -107,3 +115,27 @@ async def test_a_large_trace_context_is_not_read(client: Client, collector: Rece
 
     (root,) = collector.named("invoke_agent default")
     assert root.trace_id != "ab" * 16
+
+
+@pytest.mark.parametrize("is_ours_first", [True, False])
+async def test_an_unreadable_trace_context_stops_no_run_of_an_applications_worker(
+    client: Client, is_ours_first: bool
+) -> None:
+    """The application gives the SDK's plugin to its client, and ours may be before or after it."""
+    trace.set_tracer_provider(create_tracer_provider())
+    ours = OrgaPlugin(
+        config=OrgaConfig(), agents=[Agent("clerk", tools=[])], models={"own": ScriptedModel([answers("done")])}
+    )
+    plugins = [ours, OpenTelemetryPlugin()] if is_ours_first else [OpenTelemetryPlugin(), ours]
+    traced = await Client.connect(client.service_client.config.target_host, plugins=plugins)
+    queue = f"app-{uuid.uuid4()}"
+    async with Worker(traced, task_queue=queue):
+        handle = await _sender(traced, Payload()).start_workflow(
+            "AgentWorkflow",
+            {"task": "a task", "agent": "clerk", "model": "code:own"},
+            id=f"run-{uuid.uuid4()}",
+            task_queue=queue,
+            result_type=AgentResult,
+        )
+        async with asyncio.timeout(30):
+            assert (await handle.result()).output == "done"
