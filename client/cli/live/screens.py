@@ -136,9 +136,9 @@ def raw_keyboard() -> "Input":
     In cooked mode, the terminal itself would take a key that is pressed during the output. It would lose Ctrl-D, and
     Ctrl-C would end the command, whatever the line does on that key.
     """
-    from prompt_toolkit.input import create_input
+    from prompt_toolkit.application.current import get_app_session
 
-    keyboard = create_input()
+    keyboard = get_app_session().input
     keyboard.cooked_mode = nullcontext
     return keyboard
 
