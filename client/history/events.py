@@ -30,6 +30,7 @@ from orga.workflows.decisions.tool_calls.calls import effect_text
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
+from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.status import Happening, HappeningKind
 
 EVENTS_AT_ONCE = 50
@@ -249,9 +250,9 @@ class _EventReader:
     async def on_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.activity_happening(
-            "finished", event, activity, value=await _first_value(activity.converter, attributes.result)
-        )
+        is_ours = activity.name in OWN_ACTIVITIES
+        value = await _first_value(activity.converter, attributes.result, is_ours=is_ours)
+        return self.activity_happening("finished", event, activity, value=value)
 
     async def on_failed(self, event: HistoryEvent) -> Happening:
         has_failed = event.HasField("activity_task_failed_event_attributes")
@@ -397,6 +398,8 @@ async def _possible_effect_text(converter: DataConverter, failure: Failure) -> s
     return effect_text(took_effect=had_effect(error)) if may_have_acted(error, "irreversible") else ""
 
 
-async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:
-    values = read_values(converter, await decode_own(converter, payloads.payloads))
+async def _first_value(converter: DataConverter, payloads: Payloads, *, is_ours: bool = True) -> Any:
+    """Return the first value or None. A tool in another worker, which is not ours, may return any encoding."""
+    decode = decode_own if is_ours else decode_payloads
+    values = read_values(converter, await decode(converter, payloads.payloads))
     return values[0] if values else None
