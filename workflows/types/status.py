@@ -211,7 +211,7 @@ class JournalEntry(Record):
 
     @property
     def effect_texts(self) -> dict[str, str]:
-        """For `ObservationsCollected`: the effect of each irreversible call that may have acted without success, by id.
+        """The effect of each irreversible call that may have acted without success, by id, of `ObservationsCollected`.
 
         The sentences are for display, as `took_s` is.
         """

@@ -42,7 +42,7 @@ class _Mention(NamedTuple):
     """A name in a policy."""
 
     kind: str
-    """What has the name: tool, agent, run, tag, source or skill."""
+    """The kind of thing that has the name: tool, agent, run, tag, source or skill."""
     name: str
 
 
