@@ -331,16 +331,18 @@ def _plan(data: Any, children: Sequence[Child]) -> PlanView | None:
 def _delegates_by_step(steps: Sequence[Mapping[str, Any]], children: Sequence[Child]) -> dict[str, str]:
     """Return the ids of the live delegated runs by the ids of their steps.
 
-    A round carries out all steps that are ready, and its calls have their order. A step has its place only after it.
+    A round has a call for each ready step, in their order. So the index of the call that a run carries out names its
+    step. The step itself names its call only after the round.
     """
     done = {step["id"] for step in steps if step.get("status") == "done"}
     ready = [step for step in steps if step.get("status") == "open" and done.issuperset(step.get("depends_on") or ())]
+    by_index = {str(index): step for index, step in enumerate(ready)}
     found: dict[str, str] = {}
     for child in children:
-        index = delegate_activity_id(child.workflow_id).rpartition(".")[2]
-        for step in ready[int(index) :][:1] if index else ():
-            if step.get("skill") == child.agent:
-                found[step["id"]] = child.workflow_id
+        _, _, index = delegate_activity_id(child.workflow_id).partition(".")
+        step = by_index.get(index)  # None for `1.f0`, a fallback
+        if step is not None and step.get("skill") == child.agent:
+            found[step["id"]] = child.workflow_id
     return found
 
 

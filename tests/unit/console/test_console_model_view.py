@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from orga.client.console import model_view
+from orga.client.console import model_view, snapshots
 from orga.client.console.doors import Visitor
 from orga.client.console.routes import ApiRoute, Call, plain
+from orga.workflows.types.tool_calls.delegation import Child
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.parts.served_histories import HistoryClient
 
@@ -101,3 +102,17 @@ async def test_messages_of_earlier_segments_have_no_time() -> None:
         "assistant",
     ]
     assert [message["at"] is None for message in found["items"]] == [True] * 14 + [False]
+
+
+@pytest.mark.parametrize(
+    ("child", "expected"),
+    [
+        pytest.param("run.2.1", {"b": "run.2.1"}, id="the call of a step"),
+        pytest.param("run.2.1.f0", {}, id="a fallback"),
+        pytest.param("run.2.9", {}, id="no step"),
+        pytest.param("run-without-a-place", {}, id="no call"),
+    ],
+)
+def test_a_live_delegate_belongs_to_the_step_whose_call_it_carries_out(child: str, expected: dict[str, str]) -> None:
+    steps = [{"id": step, "status": "open", "skill": "mate"} for step in ("a", "b")]
+    assert snapshots._delegates_by_step(steps, [Child(workflow_id=child, agent="mate", task="")]) == expected
