@@ -21,6 +21,7 @@ from orga.workflows.decisions.tool_calls import call_questions, recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
 from orga.workflows.phases.agent_run import Run, name_run, show_start
 from orga.workflows.phases.control import visibility
+from orga.workflows.phases.control.ask_people import announce_end
 from orga.workflows.phases.control.failure_text import failure_message, failure_text
 from orga.workflows.phases.control.handlers import ControlHandlers, first_argument
 from orga.workflows.phases.control.lifetime import (
@@ -30,7 +31,6 @@ from orga.workflows.phases.control.lifetime import (
     continue_as_new,
     run_to_completion,
 )
-from orga.workflows.phases.control.questions import announce_end
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_time
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time

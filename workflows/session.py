@@ -28,8 +28,8 @@ from orga.workflows.decisions.sessions.turns import (
 )
 from orga.workflows.lifecycle import input_and_state, state_to_begin_with
 from orga.workflows.phases.agent_run import Run
+from orga.workflows.phases.control.ask_people import withdraw_all_questions
 from orga.workflows.phases.control.handlers import first_argument
-from orga.workflows.phases.control.questions import withdraw_all_questions
 from orga.workflows.phases.control.run import ContinueAsNew, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details, show_phase, show_progress_now, wait_if_paused
 from orga.workflows.phases.knowledge import persist_learnings

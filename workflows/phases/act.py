@@ -27,7 +27,7 @@ from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, s
 from orga.workflows.phases import gate, review_stages
 from orga.workflows.phases.agent_run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, is_acting_step, task_outcome
-from orga.workflows.phases.control.questions import ask_for_answer
+from orga.workflows.phases.control.ask_people import ask_for_answer
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.delegation import call_executor

@@ -13,7 +13,7 @@ from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import limits
 from orga.workflows.decisions.continue_as_new import can_continue_as_new, with_end_if_outgrown
 from orga.workflows.decisions.result import agent_run_details
-from orga.workflows.phases.control.questions import ask_people, withdraw_question
+from orga.workflows.phases.control.ask_people import ask_people, withdraw_question
 from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted
 from orga.workflows.phases.control.visibility import show_progress_now, upsert_attributes
 from orga.workflows.types import telemetry_names as names

@@ -21,8 +21,8 @@ from orga.workflows.decisions.limits import can_retry_model_call, output_allowan
 from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes
 from orga.workflows.phases.agent_run import Run
+from orga.workflows.phases.control.ask_people import ask_people
 from orga.workflows.phases.control.failure_text import failure_text
-from orga.workflows.phases.control.questions import ask_people
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.gate import (

@@ -28,7 +28,7 @@ from orga.workflows.decisions.tool_calls.recovery import (
 from orga.workflows.phases import gate, review_stages
 from orga.workflows.phases.agent_run import Run, show_dead_letters
 from orga.workflows.phases.attempt import CallIdentity, FailedCall
-from orga.workflows.phases.control.questions import ask_people
+from orga.workflows.phases.control.ask_people import ask_people
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GateResult

@@ -11,7 +11,7 @@ from orga.workflows.decisions.tool_calls import call_questions, dispatch
 from orga.workflows.decisions.tool_calls.decision import with_undecided_answer
 from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run, ask_for_budget
-from orga.workflows.phases.control.questions import ask_people, withdraw_question
+from orga.workflows.phases.control.ask_people import ask_people, withdraw_question
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import pause_checkpoint
 from orga.workflows.phases.critics import call_objection, review_answer, review_calls

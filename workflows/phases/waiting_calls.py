@@ -33,7 +33,7 @@ from orga.workflows.decisions.tool_calls.recovery import with_recovery_note
 from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, execute_attempt, report_completion
-from orga.workflows.phases.control.questions import ask_for_answer, ask_people, close_question
+from orga.workflows.phases.control.ask_people import ask_for_answer, ask_people, close_question
 from orga.workflows.phases.control.run import Interrupted, never
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.questions import (

@@ -12,6 +12,7 @@ from temporalio import workflow
 from orga.workflows.decisions.control.interventions import with_reopened_end, with_run_over
 from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.phases.control import visibility
+from orga.workflows.phases.control.ask_people import announce_end, ask_people
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import (
     ResetWatch,
@@ -19,7 +20,6 @@ from orga.workflows.phases.control.lifetime import (
     continue_as_new,
     run_to_completion,
 )
-from orga.workflows.phases.control.questions import announce_end, ask_people
 from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted, event_time
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, wait_if_paused
 from orga.workflows.types.control import Clock, Control, ControlTerms, Stop

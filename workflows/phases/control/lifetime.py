@@ -21,7 +21,7 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind,
     with_rewind_guidance,
 )
-from orga.workflows.phases.control.questions import QuestionAnnouncer
+from orga.workflows.phases.control.ask_people import QuestionAnnouncer
 from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
 from orga.workflows.types.control import Control, Intervention, Rewind
 

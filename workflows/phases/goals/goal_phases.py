@@ -10,7 +10,7 @@ from orga.workflows.decisions.goals.planners import planner_for
 from orga.workflows.decisions.goals.plans import calls_mismatch
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.phases import act, gate
-from orga.workflows.phases.control.questions import ask_for_answer
+from orga.workflows.phases.control.ask_people import ask_for_answer
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.goals.goal_run import GoalRun, ask_goal_prompt, take_interventions
