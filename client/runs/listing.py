@@ -193,8 +193,9 @@ def state_of(run: WorkflowExecution) -> str:
 
 
 async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return the rows with task, model calls and ending. A live run gets current numbers, or a mark that they may be
-    old.
+    """Return the rows with task, model calls and ending.
+
+    A live run gets current numbers, or a mark that they may be old.
     """
     described = await _with_descriptions(client, rows)
     numbers = await _live_numbers(client, described)

@@ -19,7 +19,6 @@ Report = Callable[[str], None]
 GIVEN_UP = "given up: "
 """Begins the last line of the server's log if its supervisor could not keep the server running."""
 
-
 GIVEN_UP_BYTES = 2_000
 """Bytes at the end of the log that hold that line."""
 

@@ -26,7 +26,10 @@ _HeadersInput = TypeVar("_HeadersInput", ExecuteWorkflowInput, HandleSignalInput
 
 
 class TraceHeaders(temporalio.client.Interceptor, Interceptor):
-    """Give it to the client, as its first interceptor: a worker calls those of its client before its own."""
+    """Drops unreadable trace contexts in the workers of a client. It has to be the client's first interceptor.
+
+    A worker calls the interceptors of its client before its own, and one of them may be the SDK's.
+    """
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
         return _ReadableHeaders

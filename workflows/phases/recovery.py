@@ -98,7 +98,8 @@ async def _gate_fallback(run: Run, call: ToolCall, replaced: Purpose, identity: 
 async def _find_objection(run: Run, allowed: AllowedCall, replaced: Purpose, identity: CallIdentity) -> str:
     """Return why the call may not be an alternative, or ""."""
     problem = alternative_problem(allowed.spec, replaced)
-    if problem and (problem == NO_LOOKUP or workflow.patched(ALTERNATIVES_CHECKED)):
+    is_old_rule = problem == NO_LOOKUP  # it held before `ALTERNATIVES_CHECKED`, too
+    if problem and (is_old_rule or workflow.patched(ALTERNATIVES_CHECKED)):
         return problem
     if identity.is_before_reasoning:  # it may only read, so no critic reviews it
         return ""

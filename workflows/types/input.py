@@ -28,7 +28,7 @@ from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.models.call_settings import Effort, ModelSettings
 from orga.workflows.types.parts import MAX_MEDIA_NAME_CHARS, MEDIA_DIGEST, MediaPart, MediaType, ToolCall
-from orga.workflows.types.record import CheckedInput, Record, check_input, no_object, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, check_input, not_an_object, replace_fields
 from orga.workflows.types.text import LinearPattern
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
@@ -561,7 +561,7 @@ class AgentInput(CheckedInput):
 def parse_input(raw: object) -> AgentInput:
     """Raise InvalidInput, which lists every problem with its key."""
     if not isinstance(raw, (dict, AgentInput)):
-        raise no_object(raw, '{"task": "..."}')
+        raise not_an_object(raw, '{"task": "..."}')
     return check_input(AgentInput, cast("object", raw))
 
 

@@ -247,8 +247,8 @@ class InvalidInput(ValueError):
     """Input that no run can start with. Each line names a key and what is wrong with it."""
 
 
-def no_object(raw: object, example: str) -> InvalidInput:
-    """Return the error for an input that is no object."""
+def not_an_object(raw: object, example: str) -> InvalidInput:
+    """Return the error for an input that is not an object, with an example of one."""
     if isinstance(raw, UnreadablePayload):
         return InvalidInput("input: it cannot be decoded; give the worker the payload codec of whoever starts runs")
     return InvalidInput(f"input: give an object such as {example}, not {type(raw).__name__}")

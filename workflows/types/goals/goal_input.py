@@ -18,7 +18,7 @@ from orga.workflows.types.input import (
 )
 from orga.workflows.types.limits import CostLimit, SecondsLimit, TokenLimit, ToolCallLimit
 from orga.workflows.types.models.call_settings import ModelSettings
-from orga.workflows.types.record import CheckedInput, check_input, no_object, replace_fields
+from orga.workflows.types.record import CheckedInput, check_input, not_an_object, replace_fields
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
@@ -138,7 +138,7 @@ class GoalInput(CheckedInput):
 def parse_goal(raw: object) -> GoalInput:
     """Raise InvalidInput, which lists every problem with its key."""
     if not isinstance(raw, (dict, GoalInput)):
-        raise no_object(raw, '{"goal": "..."}')
+        raise not_an_object(raw, '{"goal": "..."}')
     given = check_input(GoalInput, cast("object", raw))
     given.for_agent()
     return given

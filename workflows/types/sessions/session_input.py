@@ -16,7 +16,7 @@ from orga.workflows.types.input import (
     TrustedContext,
     check_json_size,
 )
-from orga.workflows.types.record import CheckedInput, check_input, no_object
+from orga.workflows.types.record import CheckedInput, check_input, not_an_object
 
 WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
 """The handling of a message that arrives during a turn. In order: it waits for a turn of its own, it guides the current
@@ -131,7 +131,7 @@ def parse_session(raw: object) -> SessionInput:
     if raw is None:
         return SessionInput()
     if not isinstance(raw, (dict, SessionInput)):
-        raise no_object(raw, '{"agent": "default"}')
+        raise not_an_object(raw, '{"agent": "default"}')
     given = check_input(SessionInput, cast("object", raw))
     given.for_agent()
     return given
