@@ -222,15 +222,11 @@ class JournalEntry(Record):
         """The position for `events(after=...)`. Unlike the sequence it shows whether the run was rewound since."""
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
-    def with_took_s(self, took_s: dict[str, float]) -> Self:
-        timed = replace_fields(self, {})
-        timed._took_s = took_s
-        return timed
-
-    def with_effect_texts(self, effect_texts: dict[str, str]) -> Self:
-        explained = replace_fields(self, {})
-        explained._effect_texts = effect_texts
-        return explained
+    def with_display(self, took_s: dict[str, float], effect_texts: dict[str, str]) -> Self:
+        """Return the entry with what only displays show. It is no part of the journal, nor of the hash."""
+        shown = replace_fields(self, {})
+        shown._took_s, shown._effect_texts = took_s, effect_texts
+        return shown
 
     def with_sequence(self, sequence: int, data: dict[str, Any]) -> Self:
         return replace_fields(self, {"sequence": sequence, "data": data})

@@ -66,7 +66,7 @@ def test_a_local_call_has_no_duration() -> None:
 def timeline_lines(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
     run = RunView()
     run.take(an_entry("ToolsDispatched", 1.0))
-    entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_took_s(times)
+    entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_display(times, {})
     return [line.text for line in entry_lines(run.take(entry))]
 
 
@@ -77,8 +77,8 @@ def test_the_timeline_shows_the_duration_of_each_call() -> None:
 
 def test_an_export_contains_no_durations() -> None:
     entry = an_entry("ObservationsCollected", outcomes=[])
-    assert canonical_line(entry.with_took_s({"c0": 1.0})) == canonical_line(entry)
-    assert "took" not in entry.with_took_s({"c0": 1.0}).model_dump_json()
+    assert canonical_line(entry.with_display({"c0": 1.0}, {"c0": "."})) == canonical_line(entry)
+    assert "took" not in entry.with_display({"c0": 1.0}, {}).model_dump_json()
 
 
 def test_a_pause_between_two_phases_of_a_goal_counts_to_the_later_phase() -> None:

@@ -328,8 +328,8 @@ class JournalFold:
             data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
-            entry = entry.with_took_s(self._times.call_seconds(iteration, self._current.reply))
-            entry = entry.with_effect_texts(self._current.effect_texts)
+            took_s = self._times.call_seconds(iteration, self._current.reply)
+            entry = entry.with_display(took_s, self._current.effect_texts)
         return self._with_chain_hash(entry)
 
     def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:
