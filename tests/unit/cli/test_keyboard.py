@@ -9,13 +9,13 @@ from tests.support.programs.orga_command import an_orga
 from tests.support.programs.terminal import program_at_a_terminal
 
 PRINTS_WHILE_A_KEY_IS_PRESSED = """
-import asyncio, time
+import asyncio, select
 from pathlib import Path
 from orga.client.cli.chat.screen import ChatExit, Keyboard
 
 def show():
     print("printing", flush=True)
-    time.sleep(1)
+    select.select([0], [], [], 60)  # until a key is pressed
     print("printed", flush=True)
 
 async def main():
