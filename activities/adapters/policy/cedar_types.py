@@ -320,16 +320,20 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
     """Return a decimal of four places. Raise UnrepresentableValue if it is too large or too exact (unless rounded)."""
-    refusal = UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {_MAX_DECIMAL}")
+    kept = _four_places(value, is_rounded=is_rounded)
+    if kept is None or abs(kept) > _MAX_DECIMAL:
+        raise UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {_MAX_DECIMAL}")
+    return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
+
+
+def _four_places(value: float | str, *, is_rounded: bool) -> Decimal | None:
+    """Return the number with four places, or None if it is no finite number, is too long, or has more places."""
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(_DECIMAL_STEP, rounding=ROUND_DOWN)
-        fits = abs(kept) <= _MAX_DECIMAL and (is_rounded or kept == exact)
-    except InvalidOperation:  # it is no number, not finite, or has too many digits
-        raise refusal from None
-    if not fits:
-        raise refusal
-    return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
+    except InvalidOperation:
+        return None
+    return kept if kept.is_finite() and (is_rounded or kept == exact) else None
 
 
 def _cedar_number(value: float, schema: Any, path: str) -> Any:

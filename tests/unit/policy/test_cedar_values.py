@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.policy.cedar import CedarSet, cedar_verdict, compile_policies
 from orga.activities.adapters.policy.cedar_files import policy_files
-from orga.activities.adapters.policy.cedar_types import UnrepresentableValue, cedar_record, cedar_value, wanted_value
+from orga.activities.adapters.policy.cedar_types import (
+    UnrepresentableValue,
+    cedar_decimal,
+    cedar_record,
+    cedar_value,
+    wanted_value,
+)
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 from tests.support.values.strategies import LAW, any_json, any_text
 
@@ -101,6 +107,19 @@ def flat(value: Any) -> Any:
 def test_values_that_cedar_cannot_represent_are_refused(value: Any) -> None:
     with pytest.raises(UnrepresentableValue):
         cedar_value(value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", "sNaN", "ten", 10.0**15, "1e999999"])
+@pytest.mark.parametrize("is_rounded", [True, False])
+def test_a_decimal_that_cedar_cannot_represent_is_refused(value: float | str, is_rounded: bool) -> None:
+    with pytest.raises(UnrepresentableValue, match=r"^left is .*; decimals of Cedar have four places"):
+        cedar_decimal(value, "left", is_rounded=is_rounded)
+
+
+def test_only_a_rounded_decimal_may_have_more_than_four_places() -> None:
+    assert cedar_decimal(0.12349, "left", is_rounded=True)["__extn"]["arg"] == "0.1234"
+    with pytest.raises(UnrepresentableValue):
+        cedar_decimal(0.12349, "left")
 
 
 def test_the_nesting_is_bounded() -> None:
