@@ -1,11 +1,15 @@
 """Splits texts and queries into words. All stores use the same words, so they all rank alike."""
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
 from unicodedata import combining, normalize
 
 from orga.workflows.types.knowledge import KnowledgeItem
 from orga.workflows.types.recall import COMMON_WORDS
+
+T = TypeVar("T")
 
 MAX_TERMS = 24
 """Words of a query that a store searches for."""
@@ -30,17 +34,24 @@ def query_terms(text: str) -> tuple[str, ...]:
     return tuple((content_words or words)[:MAX_TERMS])
 
 
-MAX_KEPT_CHARS = 100
-"""Characters of a word whose stem or hash is kept. Longer ones, such as keys and pictures as text, fill the memory."""
+MAX_CACHED_CHARS = 100
+"""Characters of a word whose result is cached. Longer ones, such as pictures as text, would fill the memory."""
 
 
+def cached_by_word(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a function of one word whose results are cached, except those of very long words."""
+    cached = lru_cache(maxsize=65_536)(function)
+
+    @wraps(function)
+    def result(word: str) -> T:
+        return cached(word) if len(word) <= MAX_CACHED_CHARS else function(word)
+
+    return result
+
+
+@cached_by_word
 def stem(word: str) -> str:
     """Return a word without common English endings, so that plurals are found. It keeps at least three letters."""
-    return _kept_stem(word) if len(word) <= MAX_KEPT_CHARS else _kept_stem.__wrapped__(word)
-
-
-@lru_cache(maxsize=65_536)
-def _kept_stem(word: str) -> str:
     if len(word) <= 3 or not word.isascii():
         return word
     for ending, replacement in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):

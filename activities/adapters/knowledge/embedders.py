@@ -6,7 +6,7 @@ OpenAI, Ollama, OpenRouter and most local servers offer `/v1/embeddings`.
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import pairwise
@@ -18,7 +18,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import normalised_vector
-from orga.activities.knowledge.words import MAX_KEPT_CHARS, STOP_WORDS, text_words
+from orga.activities.knowledge.words import STOP_WORDS, cached_by_word, text_words
 from orga.activities.ports import ModelError
 from orga.workflows.types.json_text import as_objects
 from orga.workflows.types.models.providers import WORDLLAMA
@@ -64,12 +64,8 @@ def hashed_vector(text: str) -> list[float]:
     return normalised_vector(vector)
 
 
+@cached_by_word
 def _hashed_part(part: str) -> int:
-    return _kept_hash(part) if len(part) <= MAX_KEPT_CHARS else _kept_hash.__wrapped__(part)
-
-
-@lru_cache(maxsize=65_536)
-def _kept_hash(part: str) -> int:
     return int.from_bytes(blake2b(part.encode("utf-8", "replace"), digest_size=4).digest(), "big")
 
 
