@@ -101,7 +101,7 @@ async def serve(
     try:
         async with connection(config, _report, observed.plugins, root=root, is_worker=True) as connected:
             knows_attributes = await are_usable(connected.client, _report)
-            link = connected.at_ui(config.notify.ui_url).link
+            link = connected.with_ui(config.notify.ui_url).link
             parts = configured_parts(
                 config,
                 os.environ,

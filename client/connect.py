@@ -48,7 +48,7 @@ class Connection:
     """On the embedded server, the queue of the folder. `task_queue` is then this, or a longer name if the shell has
     model settings. On a configured server, both are the same."""
 
-    def at_ui(self, ui: str | None) -> "Connection":
+    def with_ui(self, ui: str | None) -> "Connection":
         """Return the connection with this UI address, or unchanged if there is none."""
         return replace(self, endpoint=replace(self.endpoint, ui=ui.rstrip("/"))) if ui else self
 

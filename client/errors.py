@@ -146,6 +146,8 @@ class UnreadableRun(OrgaError):
 class NoAnswer(OrgaError):
     """No worker answers on the run's task queue. Only a worker can answer queries and updates."""
 
+    # Each subclass has a text of its own, so its `__init__` calls that of OrgaError, not this one.
+
     def __init__(self, task_queue: str, command: str = "orga worker") -> None:
         super().__init__(
             f"no worker answered on task queue {task_queue!r}; start one with: {command} (`orga journal` needs none)"
@@ -156,25 +158,24 @@ class TaskFails(NoAnswer):
     """The run's workflow task keeps failing. Workers are running, but none can continue the run."""
 
     def __init__(self, workflow_id: str, problem: str, way_out: str) -> None:
-        super().__init__("")
-        self.args = (f"run {workflow_id!r} cannot go on: {problem}; {way_out}",)
+        OrgaError.__init__(self, f"run {workflow_id!r} cannot go on: {problem}; {way_out}")
 
 
 class NotTakenYet(NoAnswer):
     """It is unknown whether an update takes effect, because no worker answered or the server was lost."""
 
     def __init__(self, why: str, remedy: str, *, message_id: str = "") -> None:
-        super().__init__("")
+        sent = "message" if message_id else "decision"
+        safe_repeat = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
+        OrgaError.__init__(
+            self,
+            f"the {sent} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
+            f"again{safe_repeat}",
+        )
         self._why_and_remedy = (why, remedy)
         self.message_id: str = message_id
         """The id of a message to a session, or "" for a decision. A message that is sent again with its id counts
         once."""
-        sent = "message" if message_id else "decision"
-        safe_repeat = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
-        self.args = (
-            f"the {sent} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
-            f"again{safe_repeat}",
-        )
 
     def of_message(self, message_id: str) -> "NotTakenYet":
         """Return the same error for a message that was sent to a session under this id."""
@@ -185,8 +186,8 @@ class NotSavedYet(NoAnswer):
     """It is unknown whether settings were saved, because no worker has answered."""
 
     def __init__(self, task_queue: str) -> None:
-        super().__init__(task_queue)
-        self.args = (
+        OrgaError.__init__(
+            self,
             f"settings: no worker on task queue {task_queue!r} has answered, and they may still be saved when one "
             "comes. Start a worker, and read them again before you save",
         )

@@ -27,7 +27,7 @@ from orga.client.console.doors import Role
 from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.errors import OrgaError, Refused, RunEnded
-from orga.client.history.values import RunValues, intervention_arguments
+from orga.client.history.values import RunConverters, intervention_arguments, run_converters
 from orga.client.past.fork import fork, read_ended_run, requeue_in_fork
 from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
 from orga.client.runs.agents import AgentHandle
@@ -495,14 +495,14 @@ async def _read_traces(to: Target) -> _Traces:
         ),
         retry=True,
     )
-    values = RunValues(to.client.data_converter, to.client.namespace, to.run_id)
+    converters = run_converters(to.client, to.run_id)
     is_sent, is_taken, noted = False, False, None
     for event in answer.history.events:
-        noted = noted or await _noted_outcome(event, values, to)
+        noted = noted or await _noted_outcome(event, converters, to)
         if event.event_type in _EVENTS_OF_WORKERS:
             is_taken = is_taken or not is_sent  # the newest event comes first, so this one is newer than the signal
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-            is_sent = is_sent or await _is_sent(event, values, to)
+            is_sent = is_sent or await _is_sent(event, converters, to)
     return _Traces(is_sent, is_taken, noted)
 
 
@@ -513,18 +513,18 @@ _EVENTS_OF_WORKERS = {
 }
 
 
-async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
+async def _is_sent(event: HistoryEvent, converters: RunConverters, to: Target) -> bool:
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-    arguments = map(as_object, await intervention_arguments(values.own_converter, payloads))
+    arguments = map(as_object, await intervention_arguments(converters.own_converter, payloads))
     return any(to.sender.items() <= {"by": sent.get("approver"), **sent}.items() for sent in arguments)
 
 
-async def _noted_outcome(event: HistoryEvent, values: RunValues, to: Target) -> ActionAnswer | None:
+async def _noted_outcome(event: HistoryEvent, converters: RunConverters, to: Target) -> ActionAnswer | None:
     """Return the outcome of the action that the run notes in this event, or None."""
     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
     if NOTES_MEMO not in fields:
         return None
-    [notes] = await values.own_converter.decode([fields[NOTES_MEMO]])
+    [notes] = await converters.own_converter.decode([fields[NOTES_MEMO]])
     for note in as_objects(notes):
         data = as_object(note.get("data"))
         if (data.get("id"), data.get("by")) != (to.action_id, to.by):

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from temporalio.api.enums.v1 import ContinueAsNewInitiator, EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
@@ -10,7 +11,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
-from orga.client.history.values import require_readable, values_of
+from orga.client.history.values import converters_of, require_readable
 from orga.client.server.server_errors import is_lost
 from orga.workflows.types.names import PROMPT_ACTIVITIES, RUN_WORKFLOWS
 
@@ -23,22 +24,35 @@ _OTHER_RUNS = {
 
 @dataclass(frozen=True)
 class RunChain:
-    """Run ids of the segments, oldest first."""
+    """The segments of a run."""
 
     workflow_id: str
     run_ids: tuple[str, ...]
+    """Oldest first."""
     is_cut: bool = False
     """True if the server no longer has the oldest segments."""
     length: int = 0
     """The number of events in the latest segment when the chain was read. 0 if the caller named the last segment."""
 
 
+class LatestSegment(NamedTuple):
+    run_id: str
+    length: int
+    """The number of its events."""
+
+
 async def run_chain(
     client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUN_WORKFLOWS
 ) -> RunChain:
-    """Return the chain that ends with `last_run`, or else with the latest segment. Raise RunNotFound or NotAnAgent."""
+    """Return the chain that ends with the segment `last_run`. If it is None, the chain ends with the latest segment.
+
+    Raises:
+        RunNotFound: The server has no such run or segment.
+        NotAnAgent: The workflow is not of one of these kinds.
+    """
     run_ids: list[str] = []
-    run_id, length = (last_run, 0) if last_run else await latest_run(client, workflow_id, kinds)
+    last = LatestSegment(last_run, 0) if last_run else await latest_segment(client, workflow_id, kinds)
+    run_id = last.run_id
     while run_id:
         try:
             started = await read_start(client, workflow_id, run_id)
@@ -47,12 +61,12 @@ async def run_chain(
                 raise history_error(workflow_id, error) from error
             if not run_ids:
                 raise RunNotFound(workflow_id, run_id) from None
-            return RunChain(workflow_id, tuple(run_ids), is_cut=True, length=length)
+            return RunChain(workflow_id, tuple(run_ids), is_cut=True, length=last.length)
         if started.workflow_type.name not in kinds:
             raise NotAnAgent(workflow_id, started.workflow_type.name, _specific_kinds(kinds))
         run_ids.insert(0, run_id)
         run_id = previous_segment(started)
-    return RunChain(workflow_id, tuple(run_ids), length=length)
+    return RunChain(workflow_id, tuple(run_ids), length=last.length)
 
 
 def previous_segment(started: WorkflowExecutionStartedEventAttributes) -> str:
@@ -99,7 +113,7 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
     except RPCError as error:
         raise history_error(chain.workflow_id, error) from error
     for run in runs:
-        await require_readable(values_of(client, run.history), run.history)
+        await require_readable(converters_of(client, run.history), run.history)
     return runs
 
 
@@ -114,8 +128,8 @@ def _specific_kinds(kinds: Collection[str]) -> Collection[str]:
     return () if set(kinds) == set(RUN_WORKFLOWS) else kinds
 
 
-async def latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
-    """Return the run id of the latest segment, and its number of events. Raise RunNotFound or NotAnAgent."""
+async def latest_segment(client: Client, workflow_id: str, kinds: Collection[str]) -> LatestSegment:
+    """Return the latest segment of a run. Raise RunNotFound or NotAnAgent."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -124,7 +138,7 @@ async def latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -
         raise history_error(workflow_id, error) from error
     if description.workflow_type not in kinds:
         raise NotAnAgent(workflow_id, description.workflow_type, _specific_kinds(kinds))
-    return description.run_id, description.history_length
+    return LatestSegment(description.run_id, description.history_length)
 
 
 async def read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
@@ -152,23 +166,24 @@ class NoSuchIteration(OrgaError):
     """The run has not finished that iteration."""
 
     def __init__(self, workflow_id: str, iteration: int, begun: int, first: int = 0) -> None:
-        """Describe the error. `begun` is the latest iteration, and `first` the earliest one that has an end."""
+        """Describe the error. `begun` is the latest iteration, which has no end. `first` is the first that has one."""
         ends = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
         super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {ends}")
 
 
 def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
     """Return the end of an iteration. Raise NoSuchIteration if no model call follows it."""
-    iterations = list[int]()
+    called: list[int] = []  # the iterations with a model call
     for run in runs:
         for event in run.events:
             if number := model_call_iteration(event):
-                iterations.append(number)
+                called.append(number)
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
                 return boundary_at(workflow_id, run, iteration, task)
-    first_end = iterations[0] - 1 if iterations else 0
-    raise NoSuchIteration(workflow_id, iteration, max(iterations, default=0), first_end)
+    if not called:
+        raise NoSuchIteration(workflow_id, iteration, begun=0)
+    raise NoSuchIteration(workflow_id, iteration, begun=max(called), first=called[0] - 1)
 
 
 def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:

@@ -1,7 +1,7 @@
 """Decodes the events of a run's history to `Happening`s, from which journal, timeline and conversation are folded."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -17,13 +17,14 @@ from temporalio.converter import DataConverter
 
 from orga.activities.ports import ModelContext, RunKey
 from orga.client.history.values import (
-    RunValues,
+    RunConverters,
+    converters_of,
     decode_own,
     decode_payloads,
     intervention_arguments,
     read_values,
     recorded_failure_text,
-    values_of,
+    run_converters,
 )
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.tool_calls.calls import effect_text
@@ -51,7 +52,7 @@ async def happenings(
     after the happening was yielded. For an event that no fold uses, the happening is None.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
+    reader = _EventReader(run_converters(client, workflow_id))
     async for event in handle.fetch_history_events(wait_new_event=follow):
         happening = await reader.read(event)
         if happening is not None:
@@ -62,9 +63,9 @@ async def happenings(
             await asyncio.sleep(0)
 
 
-async def read_events(values: RunValues, events: Iterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+async def read_events(converters: RunConverters, events: Iterable[HistoryEvent]) -> AsyncGenerator[Happening]:
     """Yield the events that a fold uses. The events must be those of one segment, from its first."""
-    reader = _EventReader(values)
+    reader = _EventReader(converters)
     for event in events:
         happening = await reader.read(event)
         if happening is not None:
@@ -79,13 +80,17 @@ async def folded_context(client: Client, history: WorkflowHistory, iteration: in
     """
     fold, messages = ContextFold(), tuple[Message, ...]()
     try:
-        async for happening in read_events(values_of(client, history), history.events):
+        async for happening in read_events(converters_of(client, history), history.events):
             fold.feed(happening)
             if fold.iteration <= iteration:
                 messages = fold.messages
     except ValidationError as error:
-        raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+        raise _digest_mismatch(error) from error
     return messages
+
+
+def _digest_mismatch(error: ValidationError) -> DigestMismatch:
+    return DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit")
 
 
 class ClientHistorySource:
@@ -101,7 +106,7 @@ class ClientHistorySource:
             async for happening in happenings(self._client, run.workflow_id, run.run_id):
                 fold.feed(happening)
         except ValidationError as error:
-            raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+            raise _digest_mismatch(error) from error
         if fold.setup is None or fold.iteration != iteration:
             raise DigestMismatch(f"the history ends at iteration {fold.iteration}, not {iteration}")
         return ModelContext(fold.setup, fold.messages)
@@ -110,27 +115,27 @@ class ClientHistorySource:
 async def start_arguments(
     client: Client, workflow_id: str, started: WorkflowExecutionStartedEventAttributes
 ) -> list[Any]:
-    """Return the arguments of a segment: the run's input, and the state that the segment before has passed on."""
-    converter = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
+    """Return the arguments of a segment: the run's input, and the state that the segment before passed on, if any."""
+    converter = run_converters(client, workflow_id).own_converter
     return read_values(converter, await decode_payloads(converter, started.input.payloads))
 
 
 async def selected_happenings(
     client: Client, workflow_id: str, run_id: str, event_ids: Collection[int]
 ) -> dict[int, Happening]:
-    """Return some events of a segment by their ids. Few others are decoded: only those that these refer to."""
+    """Return some events of a segment by their ids. Of the others, only those are decoded that these refer to."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
+    reader = _EventReader(run_converters(client, workflow_id))
     scheduled: dict[int, HistoryEvent] = {}
     selected: dict[int, Happening] = {}
     last = max(event_ids, default=0)
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled[event.event_id] = event
-        if event.event_id in event_ids or event.event_id == 1:
-            begun = scheduled.get(event.activity_task_completed_event_attributes.scheduled_event_id)
-            if begun is not None:
-                await reader.read(begun)
+        if event.event_id in event_ids or event.event_id == 1:  # the reader needs the first event for its context
+            activity = scheduled.get(event.activity_task_completed_event_attributes.scheduled_event_id)
+            if activity is not None:
+                await reader.read(activity)
             if (happening := await reader.read(event)) is not None:
                 selected[event.event_id] = happening
         if event.event_id >= last:
@@ -146,21 +151,24 @@ UNRECORDED = "an earlier attempt failed; no history holds how"
 """The failure of a local activity that was retried within its task, and of any retry on Temporal's test server."""
 
 
+_Decode = Callable[[DataConverter, Iterable[Payload]], Awaitable[list[Payload]]]
+
+
 class _OpenActivity(NamedTuple):
     name: str
     key: str
     converter: DataConverter
     attempts: int = 1
     failed_before: str = ""
-    """As in `Happening`."""
+    """The failure of the attempt before the last one, as in `Happening`."""
 
 
 class _EventReader:
     """Decodes the events of one segment in order. It remembers open activities, to which later events only refer."""
 
-    def __init__(self, values: RunValues) -> None:
-        self._values = values
-        self._own = values.own_converter
+    def __init__(self, converters: RunConverters) -> None:
+        self._converters = converters
+        self._own = converters.own_converter
         self._task_queue = ""
         self._activities: dict[int, _OpenActivity] = {}
         self._failed_before: dict[str, str] = {}
@@ -171,9 +179,6 @@ class _EventReader:
     async def read(self, event: HistoryEvent) -> Happening | None:
         handler = _HANDLERS.get(event.event_type)
         return await handler(self, event) if handler else None
-
-    async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        return read_values(self._own, await decode_payloads(self._own, payloads))
 
     def _pop_activity(self, scheduled_event_id: int) -> _OpenActivity:
         return self._activities.pop(scheduled_event_id, _OpenActivity("", "", self._own))
@@ -189,9 +194,9 @@ class _EventReader:
 
     async def on_started(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_started_event_attributes
-        self._values = replace(self._values, workflow_type=attributes.workflow_type.name)
+        self._converters = replace(self._converters, workflow_type=attributes.workflow_type.name)
         self._task_queue = attributes.task_queue.name
-        arguments = await self.values(attributes.input.payloads)
+        arguments = read_values(self._own, await decode_payloads(self._own, attributes.input.payloads))
         if not attributes.continued_execution_run_id:
             arguments = arguments[:1]  # the second is a state: a run takes it only from the segment before
         return self.happening("started", event, name=attributes.workflow_type.name, value=arguments)
@@ -218,7 +223,7 @@ class _EventReader:
     async def on_scheduled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_scheduled_event_attributes
         name, key = attributes.activity_type.name, attributes.activity_id
-        converter = self._values.for_activity(attributes)
+        converter = self._converters.for_activity(attributes)
         self._activities[event.event_id] = _OpenActivity(name, key, converter)
         return self.happening(
             "scheduled", event, name=name, key=key, value=await _first_value(converter, attributes.input)
@@ -250,14 +255,16 @@ class _EventReader:
     async def on_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
-        is_ours = activity.name in OWN_ACTIVITIES
-        value = await _first_value(activity.converter, attributes.result, is_ours=is_ours)
+        # a tool in another worker may return any encoding
+        decode = decode_own if activity.name in OWN_ACTIVITIES else decode_payloads
+        value = await _first_value(activity.converter, attributes.result, decode)
         return self.activity_happening("finished", event, activity, value=value)
 
     async def on_failed(self, event: HistoryEvent) -> Happening:
-        has_failed = event.HasField("activity_task_failed_event_attributes")
-        timed_out = event.activity_task_timed_out_event_attributes
-        attributes = event.activity_task_failed_event_attributes if has_failed else timed_out
+        if event.HasField("activity_task_failed_event_attributes"):
+            attributes = event.activity_task_failed_event_attributes
+        else:
+            attributes = event.activity_task_timed_out_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
         text = await recorded_failure_text(activity.converter, attributes.failure)
         effect = await _possible_effect_text(activity.converter, attributes.failure)
@@ -273,14 +280,16 @@ class _EventReader:
             return None
         data = from_json(attributes.details["data"].payloads[0].data)
         name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
-        converter = self._values.for_named(name, key, self._task_queue, is_local=True)
-        text = await recorded_failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
-        if data.get("backoff"):  # it will be retried after a timer
+        converter = self._converters.for_activity_named(name, key, self._task_queue, is_local=True)
+        has_failed = attributes.HasField("failure")
+        text = await recorded_failure_text(converter, attributes.failure) if has_failed else ""
+        will_be_retried = bool(data.get("backoff"))  # after a timer
+        if will_be_retried:
             self._failed_before[key] = text
             return None
         before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
         activity = _OpenActivity(name, key, converter, attempt, before)
-        if attributes.HasField("failure"):
+        if has_failed:
             effect = await _possible_effect_text(converter, attributes.failure)
             return self.activity_happening("failed", event, activity, text=text, effect_text=effect)
         value = await _first_value(converter, attributes.details["result"]) if "result" in attributes.details else None
@@ -300,7 +309,7 @@ class _EventReader:
 
     async def on_child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
-        value = await _first_value(self._values.for_child(attributes.workflow_id), attributes.input)
+        value = await _first_value(self._converters.for_workflow(attributes.workflow_id), attributes.input)
         return self.happening(
             "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
         )
@@ -308,13 +317,13 @@ class _EventReader:
     async def on_child_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_completed_event_attributes
         run = attributes.workflow_execution
-        value = await _first_value(self._values.for_child(run.workflow_id), attributes.result)
+        value = await _first_value(self._converters.for_workflow(run.workflow_id), attributes.result)
         return self.child_happening("child_finished", event, run, value=value)
 
     async def on_child_failed(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_failed_event_attributes
         run = attributes.workflow_execution
-        text = await recorded_failure_text(self._values.for_child(run.workflow_id), attributes.failure)
+        text = await recorded_failure_text(self._converters.for_workflow(run.workflow_id), attributes.failure)
         return self.child_happening("child_failed", event, run, text=text)
 
     async def on_child_ended(self, event: HistoryEvent) -> Happening:
@@ -398,8 +407,7 @@ async def _possible_effect_text(converter: DataConverter, failure: Failure) -> s
     return effect_text(took_effect=had_effect(error)) if may_have_acted(error, "irreversible") else ""
 
 
-async def _first_value(converter: DataConverter, payloads: Payloads, *, is_ours: bool = True) -> Any:
-    """Return the first value or None. A tool in another worker, which is not ours, may return any encoding."""
-    decode = decode_own if is_ours else decode_payloads
+async def _first_value(converter: DataConverter, payloads: Payloads, decode: _Decode = decode_own) -> Any:
+    """Return the first value, or None if there is none."""
     values = read_values(converter, await decode(converter, payloads.payloads))
     return values[0] if values else None

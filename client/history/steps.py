@@ -71,7 +71,7 @@ class _PromptSearch:
         self._iteration = iteration
         self._fold = ContextFold()
         self._prompt: Prompt | None = None
-        self._is_planned = False
+        self._is_reply_from_plan = False
         self._iterations: list[int] = []
 
     def feed(self, happening: Happening) -> None:
@@ -86,17 +86,17 @@ class _PromptSearch:
                 self._prompt = self._build_prompt(happening)
         elif happening.kind == "finished" and self._fold.iteration == self._iteration:
             reply = cast("dict[str, Any]", happening.value)
-            self._is_planned = reply.get("model") == PLANNED_MODEL
+            self._is_reply_from_plan = reply.get("model") == PLANNED_MODEL
 
     def result(self, chain: RunChain) -> Prompt:
         run = f"run {chain.workflow_id!r}"
-        if self._is_planned:
+        if self._is_reply_from_plan:
             raise NoPrompt(
                 f"no model was asked in iteration {self._iteration} of {run}: its plan already had the reply"
             )
         if self._prompt is None:
-            numbers = self._iterations
-            existing = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "no model was asked yet"
+            asked = self._iterations
+            existing = f"there are {asked[0]} to {asked[-1]}" if asked else "no model was asked yet"
             missing = "; the server no longer has its oldest iterations" if chain.is_cut else ""
             raise NoPrompt(f"{run} has no iteration {self._iteration}; {existing}{missing}")
         return self._prompt
@@ -160,13 +160,16 @@ class _StepOutputs:
             self._fold = ContextFold()
         self._fold.feed(happening)
         match happening.kind:
-            case "started" if len(happening.value or []) > 1 and happening.value[1] is not None:
-                self._add_past_steps(GoalState.model_validate(happening.value[1]))
+            case "started":
+                arguments: list[Any] = happening.value or []
+                if len(arguments) > 1 and arguments[1] is not None:  # the state that the segment before passed on
+                    self._add_past_steps(GoalState.model_validate(arguments[1]))
             case "finished" if happening.name == READ_PAST:
                 self._add_past_steps(GoalState.model_validate(happening.value))
             case "finished" if happening.name == "goal_input":
                 reply = Reply.model_validate(happening.value)
-                self._call_ids |= {f"{self._fold.iteration}.{n}": call.call_id for n, call in enumerate(reply.calls)}
+                for index, call in enumerate(reply.calls):
+                    self._call_ids[f"{self._fold.iteration}.{index}"] = call.call_id
             case "finished" if happening.name not in OWN_ACTIVITIES:
                 self._outputs[_step_call_place(happening.key)] = ToolOutput.model_validate(happening.value).content
             case "child_finished":
@@ -189,29 +192,35 @@ class _StepOutputs:
 
     def _add_note(self, note: Note) -> None:
         if note.event == "StepExecuted":
-            result = StepResult(*(str(note.data.get(key, "")) for key in ("step", "place", "status", "error")))
-            self._executed_steps[result.step] = result
+            step, place, status, error = (str(note.data.get(key, "")) for key in ("step", "place", "status", "error"))
+            self._executed_steps[step] = StepResult(step, place, status, output=error)
         elif note.event in {"PlanMade", "PlanAdjusted"}:
             steps = cast("list[dict[str, Any]]", note.data.get("steps") or [])
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def result_for(self, workflow_id: str, step: str) -> StepResult:
         """Return the result of a step, given by its id or its place. Raise NoOutput if there is none."""
-        executed = [result for result in self._executed_steps.values() if step in {result.step, result.place}]
-        if not executed:
-            known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
-            if step in known:
-                raise NoOutput(f"step {step!r} of goal {workflow_id!r} has not been carried out yet")
-            hint = known_names_hint(step, known) if known else "it has no plan yet"
-            raise NoOutput(f"goal {workflow_id!r} has no step {step!r}; {hint}")
-        result = self._executed_steps.get(step, executed[-1])
-        place, is_ok = result.place, result.status == "ok"
+        result = self._executed_steps.get(step) or self._executed_at(step)
+        if result is None:
+            raise self._no_output(workflow_id, step)
+        place = result.place
         texts = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
-        if is_ok:
+        if result.status == "ok":
             texts |= self._outputs
             if place not in texts:
                 raise NoOutput(f"the history of {workflow_id!r} no longer has the output of step {result.step!r}")
         return replace(result, output=texts.get(place) or result.output)
+
+    def _executed_at(self, place: str) -> StepResult | None:
+        """Return the latest step that was executed by the call at this place."""
+        return next((result for result in reversed(self._executed_steps.values()) if result.place == place), None)
+
+    def _no_output(self, workflow_id: str, step: str) -> NoOutput:
+        known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
+        if step in known:
+            return NoOutput(f"step {step!r} of goal {workflow_id!r} has not been carried out yet")
+        hint = known_names_hint(step, known) if known else "it has no plan yet"
+        return NoOutput(f"goal {workflow_id!r} has no step {step!r}; {hint}")
 
 
 def _step_call_place(place: str) -> str:

@@ -133,10 +133,11 @@ def _placeholder(payload: Payload) -> Payload:
 
 
 @dataclass(frozen=True)
-class RunValues:
-    """A converter, and the run whose history it reads."""
+class RunConverters:
+    """The converters for the values in a run's history: one for each workflow or activity that wrote some."""
 
-    converter: DataConverter
+    base: DataConverter
+    """The client's converter, without a context."""
     namespace: str
     workflow_id: str
     workflow_type: str = ""
@@ -144,17 +145,19 @@ class RunValues:
     @property
     def own_converter(self) -> DataConverter:
         """The converter for the run's input, signals, notes and result."""
-        return self.for_child(self.workflow_id)
+        return self.for_workflow(self.workflow_id)
 
-    def for_child(self, workflow_id: str) -> DataConverter:
-        """Return the converter for values sent to and received from another workflow."""
-        return self.converter.with_context(WorkflowSerializationContext(self.namespace, workflow_id))
+    def for_workflow(self, workflow_id: str) -> DataConverter:
+        """Return the converter for the input and the result of this run or of a delegate."""
+        return self.base.with_context(WorkflowSerializationContext(self.namespace, workflow_id))
 
     def for_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
         """Return the converter for the input, result and failure of an activity."""
-        return self.for_named(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name)
+        return self.for_activity_named(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name)
 
-    def for_named(self, name: str, activity_id: str, task_queue: str, *, is_local: bool = False) -> DataConverter:
+    def for_activity_named(
+        self, name: str, activity_id: str, task_queue: str, *, is_local: bool = False
+    ) -> DataConverter:
         """Return the converter for an activity. A local one runs on the task queue of its workflow."""
         context = ActivitySerializationContext(
             namespace=self.namespace,
@@ -165,18 +168,23 @@ class RunValues:
             workflow_type=self.workflow_type,
             is_local=is_local,
         )
-        return self.converter.with_context(context)
+        return self.base.with_context(context)
 
 
-def values_of(client: Client, history: WorkflowHistory) -> RunValues:
+def run_converters(client: Client, workflow_id: str, workflow_type: str = "") -> RunConverters:
+    """Return the converters for a run of which no history was read yet."""
+    return RunConverters(client.data_converter, client.namespace, workflow_id, workflow_type)
+
+
+def converters_of(client: Client, history: WorkflowHistory) -> RunConverters:
     """Return the converters for a history from the client's server."""
-    return values_in(history, client.data_converter, client.namespace)
+    return converters_in(history, client.data_converter, client.namespace)
 
 
-def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str) -> RunValues:
+def converters_in(history: WorkflowHistory, converter: DataConverter, namespace: str) -> RunConverters:
     """Return the converters for a history, which may also be from a file."""
     started = history.events[0].workflow_execution_started_event_attributes
-    return RunValues(converter, namespace, history.workflow_id, started.workflow_type.name)
+    return RunConverters(converter, namespace, history.workflow_id, started.workflow_type.name)
 
 
 async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
@@ -195,7 +203,8 @@ async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload])
 
 async def decode_own(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
     """As `decode_payloads`, for values that a worker wrote. Raise UnreadableRun if this client lacks the codec."""
-    decoded, known = await decode_payloads(converter, payloads), _encodings(converter.payload_converter_class)
+    decoded = await decode_payloads(converter, payloads)
+    known = _encodings(converter.payload_converter_class)
     if known and any(payload.metadata.get("encoding") not in known for payload in decoded):
         raise UnreadableRun
     return decoded
@@ -225,12 +234,12 @@ async def intervention_arguments(converter: DataConverter, payloads: Iterable[Pa
     return read_values(converter, bounded_payloads(await decode_payloads(converter, payloads)))
 
 
-async def require_readable(values: RunValues, history: WorkflowHistory) -> None:
+async def require_readable(converters: RunConverters, history: WorkflowHistory) -> None:
     """Raise UnreadableRun if this client lacks the codec or the storage with which workers wrote the history."""
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
-            await decode_own(values.for_activity(scheduled), scheduled.input.payloads)
+            await decode_own(converters.for_activity(scheduled), scheduled.input.payloads)
             return
 
 

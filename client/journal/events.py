@@ -25,7 +25,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, ServerLost
-from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
+from orga.client.history.values import decode_payloads, recorded_failure_text, run_converters
 from orga.client.journal.reading import ObservedEvent, SeenEntries, read_journal
 from orga.client.journal.timeline_fold import TimelineFold
 from orga.workflows.types.json_text import as_count, as_object, as_text
@@ -258,7 +258,7 @@ class Watcher:
         """Set, and replaced by a new event, whenever there is news."""
         self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
-        self._values = RunValues(client.data_converter, client.namespace, workflow_id)
+        self._converters = run_converters(client, workflow_id)
         self._under_way: dict[int, tuple[str, DataConverter]] = {}
         """Running activities, each with its id and the converter for its values, by the id of the scheduled event."""
         self._live: dict[_Key, LiveActivity] = {}
@@ -356,13 +356,13 @@ class Watcher:
             self._continue_timeline(observed)
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
-            self._values = replace(self._values, workflow_type=workflow_type)
+            self._converters = replace(self._converters, workflow_type=workflow_type)
             self.is_current = False
             self._under_way.clear()
             self._delegates.clear()
         elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes
-            self._under_way[event.event_id] = (scheduled.activity_id, self._values.for_activity(scheduled))
+            self._under_way[event.event_id] = (scheduled.activity_id, self._converters.for_activity(scheduled))
         elif kind in _ACTIVITY_ENDS:
             activity_id, _ = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, ("", None))
             self._live.pop((self._id, activity_id), None)
@@ -458,10 +458,12 @@ class Watcher:
 
 async def activities_in_flight(client: Client, described: WorkflowExecutionDescription) -> list[LiveActivity]:
     """Return the running activities in the server's description of a run, without those of its delegates."""
-    values = RunValues(client.data_converter, client.namespace, described.id, described.workflow_type)
+    converters = run_converters(client, described.id, described.workflow_type)
     return [
         await _live_activity(
-            described.id, each, values.for_named(each.activity_type.name, each.activity_id, described.task_queue)
+            described.id,
+            each,
+            converters.for_activity_named(each.activity_type.name, each.activity_id, described.task_queue),
         )
         for each in described.raw_description.pending_activities
     ]

@@ -22,7 +22,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
-from orga.client.history.chain import history_error, latest_run, model_call_iteration, previous_segment, read_start
+from orga.client.history.chain import history_error, latest_segment, model_call_iteration, previous_segment, read_start
 from orga.client.history.events import happenings, selected_happenings, start_arguments
 from orga.client.journal.events import followed_timelines
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
@@ -263,7 +263,7 @@ class Timelines:
         return reduce(lambda earlier, later: later.joined_with(earlier), records) if records else None
 
     async def _chain(self, workflow_id: str) -> _Chain:
-        run_id, length = await latest_run(self._client, workflow_id, RUN_WORKFLOWS)
+        run_id, length = await latest_segment(self._client, workflow_id, RUN_WORKFLOWS)
         heads: list[_Head] = []
         while run_id:
             head = self._heads.get(run_id) or await self._read_head(workflow_id, run_id, is_last=not heads)

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import PastRefused, RunEnded, RunNotFound
 from orga.client.history.chain import Boundary, RunHistory, histories, run_chain
-from orga.client.history.values import RunValues, intervention_arguments, values_of
+from orga.client.history.values import RunConverters, converters_of, intervention_arguments
 from orga.client.runs.exchange import Exchange
 from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.control.interventions import signal_text, split_sender
@@ -93,22 +93,22 @@ async def interventions_after(
     client: Client, runs: Sequence[RunHistory], boundary: Boundary
 ) -> tuple[SentIntervention, ...]:
     """Return the interventions that people sent after the boundary, in order."""
-    converter = values_of(client, runs[0].history).own_converter
+    converter = converters_of(client, runs[0].history).own_converter
     by_event = [await _read_intervention(converter, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in by_event if sent is not None)
 
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
     """Return the calls after the boundary that are not read-only, in order. Delegated runs are included."""
-    values = values_of(client, runs[0].history)
-    setup = await recorded_setup(values, (event for run in runs for event in run.events))
+    converters = converters_of(client, runs[0].history)
+    setup = await recorded_setup(converters, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
     effects: list[Effect] = []
     started: dict[int, int] = {}  # indexes of effects, by the number of the event with which each began
     for event in events_after(runs, boundary):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # event numbers start again
             started = {}
-        effect = await _effect(values, event, specs)
+        effect = await _effect(converters, event, specs)
         if effect is not None:
             started[event.event_id] = len(effects)
             effects.append(effect)
@@ -135,7 +135,7 @@ async def _read_intervention(converter: DataConverter, event: HistoryEvent) -> S
             return None
 
 
-async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
+async def _effect(converters: RunConverters, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
         return Effect(
@@ -149,7 +149,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
         return None
     if spec.deferred and spec.deferred.has_start and not attributes.activity_id.endswith(START_SUFFIX):
         return None  # this activity only ends the call; its start is the effect
-    call = await _tool_call(values.for_activity(attributes), attributes.input, spec)
+    call = await _tool_call(converters.for_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),
         spec.name,
@@ -183,16 +183,16 @@ async def _tool_call(converter: DataConverter, payloads: Payloads, spec: ToolSpe
     return ToolCall(call_id=request.call_id, name=spec.name, arguments=request.arguments)
 
 
-async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> Setup | None:
+async def recorded_setup(converters: RunConverters, events: Iterable[HistoryEvent]) -> Setup | None:
     """Return the setup that the first segment prepared, or that the oldest remaining segment received."""
     prepared: dict[int, DataConverter] = {}
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            carried = await _read_carried(values.own_converter, event.workflow_execution_started_event_attributes)
+            carried = await _read_carried(converters.own_converter, event.workflow_execution_started_event_attributes)
             if carried is not None:
                 return carried
         elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
-            prepared[event.event_id] = values.for_activity(event.activity_task_scheduled_event_attributes)
+            prepared[event.event_id] = converters.for_activity(event.activity_task_scheduled_event_attributes)
         elif converter := prepared.get(event.activity_task_completed_event_attributes.scheduled_event_id):
             result = event.activity_task_completed_event_attributes.result
             return Setup.model_validate((await converter.decode(result.payloads))[0])

@@ -21,7 +21,7 @@ from orga.client.config.workplace import recorded_policy, recorded_workplace
 from orga.client.errors import OrgaError, PastRefused, ServerLost
 from orga.client.history.chain import NoSuchIteration, RunHistory, boundary_of, histories, run_chain
 from orga.client.history.events import folded_context, happenings
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.past.replayed_state import history_until_task, replayed_state
 from orga.client.runs.agents import STARTED_BY_MEMO, SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.goals import GoalHandle
@@ -78,7 +78,7 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
     run, history, at = await _iteration_end(client, fork.workflow_id, runs, fork.iteration)
-    state = await replayed_state(history, values_of(client, history))
+    state = await replayed_state(history, converters_of(client, history))
     if state.iteration != fork.iteration:
         first = state.forked_from.iteration if state.forked_from else 0
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
@@ -236,7 +236,7 @@ class EndedRun:
 async def read_ended_run(client: Client, workflow_id: str) -> EndedRun:
     """Return the last state of a run, replayed from its history. No worker is needed."""
     runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENT_WORKFLOWS))
-    return EndedRun(workflow_id, await replayed_state(runs[-1].history, values_of(client, runs[-1].history)))
+    return EndedRun(workflow_id, await replayed_state(runs[-1].history, converters_of(client, runs[-1].history)))
 
 
 async def requeue_in_fork(

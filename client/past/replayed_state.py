@@ -22,7 +22,7 @@ from temporalio.worker import (
 from orga.client.errors import PastRefused
 from orga.client.history.chain import RunChain, histories, run_chain
 from orga.client.history.events import happenings
-from orga.client.history.values import RunValues, values_of
+from orga.client.history.values import RunConverters, converters_of
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
 from orga.workflows.decisions.result import shown_conversation
 from orga.workflows.types.state import AgentState
@@ -45,13 +45,13 @@ def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHisto
     return WorkflowHistory(history.workflow_id, kept)
 
 
-async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentState:
+async def replayed_state(history: WorkflowHistory, converters: RunConverters) -> AgentState:
     """Return the run's state at the end of `history`. Raise OrgaError if today's code cannot replay it."""
     seen = _StateObserver()
     replayer = Replayer(
         workflows=WORKFLOWS,
-        namespace=values.namespace,
-        data_converter=values.converter,
+        namespace=converters.namespace,
+        data_converter=converters.base,
         unsandboxed_workflow_runner=ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe),
         interceptors=[seen],
         build_id=REPLAY_BUILD,
@@ -114,7 +114,7 @@ async def _last_state(client: Client, chain: RunChain) -> AgentState | None:
     completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     tasks = [event.event_id for event in run.events if event.event_type == completed]
     if tasks:
-        return await replayed_state(history_until_task(run.history, tasks[-1]), values_of(client, run.history))
+        return await replayed_state(history_until_task(run.history, tasks[-1]), converters_of(client, run.history))
     return await _carried_state(client, chain.workflow_id, run.run_id)
 
 

@@ -27,7 +27,7 @@ from orga.client.history.chain import (
     histories,
     run_chain,
 )
-from orga.client.history.values import RunValues, intervention_arguments, values_of
+from orga.client.history.values import converters_of, intervention_arguments, run_converters
 from orga.client.past.aftermath import (
     Effect,
     LiveDelegate,
@@ -127,7 +127,7 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
     if reset_event is None or reset_event.event_id != boundary.event_id:
         return ""
     signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_event.event_id :]]
-    converter = values_of(client, history).own_converter
+    converter = converters_of(client, history).own_converter
     sent_again = [sent.input.payloads for sent in signals if sent.signal_name == signal]
     arguments = [await intervention_arguments(converter, payloads) for payloads in sent_again]
     if [argument] not in arguments:
@@ -159,7 +159,7 @@ async def reset(
     Its first workflow task sees the interventions that the server delivers again, and then the signal. Some servers
     (such as 1.29) cannot send a signal with a reset. Then the run is frozen until the signal has been sent.
     """
-    converter = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
+    converter = run_converters(client, boundary.workflow_id).own_converter
     payloads = Payloads(payloads=await converter.encode([argument]))
     send = partial(_send_reset, client, boundary, keeps_interventions=keeps_interventions, sender=sender or {})
     with_signal = PostResetOperation(
@@ -373,7 +373,7 @@ async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, it
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None
     attributes = last.workflow_execution_completed_event_attributes
-    [answer] = await values_of(client, run.history).own_converter.decode(attributes.result.payloads)
+    [answer] = await converters_of(client, run.history).own_converter.decode(attributes.result.payloads)
     ended = kind_of(answer).result.model_validate(answer)
     if isinstance(ended, GoalResult) or (ended.termination.reason, ended.iterations) != ("completed", iteration):
         return None

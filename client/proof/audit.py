@@ -13,7 +13,7 @@ from orga.activities.ports import PolicyEngine
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.proof.gate_record import GATE, AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import progress_observer, replay_history
 from orga.client.runners.workflows import Observer
@@ -212,7 +212,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) ->
         if problem:
             not_rebuilt.append(problem)
         else:
-            found_breaches += await breaches(part.history, record, values_of(client, part.history))
+            found_breaches += await breaches(part.history, record, converters_of(client, part.history))
         for fact in record.facts:
             if isinstance(fact, AnsweredRequest):
                 report(f"{run}: {len(judgements):,} proposals judged again")
@@ -224,13 +224,13 @@ async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) ->
 
 async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, str]:
     """Return the requests to the gate, and the reason why some could not be rebuilt or ""."""
-    values = values_of(client, part.history)
-    record = GateRecord(values.converter.payload_converter)
-    outcome = await replay_history(part.history, values, record.observe, observe)
+    converters = converters_of(client, part.history)
+    record = GateRecord(converters.base.payload_converter)
+    outcome = await replay_history(part.history, converters, record.observe, observe)
     if not outcome.failure:
         return record, ""
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
-    events = read_events(values, part.events)
+    events = read_events(converters, part.events)
     answered = [event async for event in events if event.name == GATE and event.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
     why = f"run {part.run_id[:13]}: today's code does not replay it, so {count}"

@@ -17,7 +17,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
-from orga.client.history.values import RunValues
+from orga.client.history.values import RunConverters
 from orga.workflows.decisions.journal.verdicts import ProposalStatuses
 from orga.workflows.decisions.review_stages import CALL_STAGES
 from orga.workflows.types.json_text import as_object
@@ -114,18 +114,18 @@ class GateRecord:
             self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
 
 
-async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
+async def started_calls(history: WorkflowHistory, converters: RunConverters) -> list[StartedCall]:
     """Return the tool calls and runs of other agents in the history, in order. No history has the local calls."""
     calls: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
             if scheduled.activity_type.name not in OWN_ACTIVITIES:
-                value = await _decode(values.for_activity(scheduled), scheduled.input.payloads)
+                value = await _decode(converters.for_activity(scheduled), scheduled.input.payloads)
                 calls.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
             child = event.start_child_workflow_execution_initiated_event_attributes
-            value = await _decode(values.for_child(child.workflow_id), child.input.payloads)
+            value = await _decode(converters.for_workflow(child.workflow_id), child.input.payloads)
             calls.append(started_child(child.workflow_id, value))
     return calls
 
@@ -164,9 +164,9 @@ CallKey = tuple[str, str, str]
 """The tool, the id of the call, and its arguments as JSON. A verdict counts for one key."""
 
 
-async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValues) -> list[str]:
+async def breaches(history: WorkflowHistory, record: GateRecord, converters: RunConverters) -> list[str]:
     """Return the calls that the history shows as executed against the law, one line each."""
-    return unlicensed_calls(record.facts, await started_calls(history, values))
+    return unlicensed_calls(record.facts, await started_calls(history, converters))
 
 
 def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall]) -> list[str]:

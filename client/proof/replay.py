@@ -15,7 +15,7 @@ from temporalio.converter import PayloadConverter
 from temporalio.worker import Replayer
 
 from orga.client.history.chain import RunHistory
-from orga.client.history.values import RunValues
+from orga.client.history.values import RunConverters
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner, Observer, our_runner
 from orga.client.server.endpoint import Report
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
@@ -36,7 +36,7 @@ class ReplayOutcome:
     """The run's result, or the input of its next segment. None if the history ends with neither."""
 
 
-async def replay_history(history: WorkflowHistory, values: RunValues, *observers: Observer) -> ReplayOutcome:
+async def replay_history(history: WorkflowHistory, converters: RunConverters, *observers: Observer) -> ReplayOutcome:
     """Replay a whole history as workers would run it. Each observer sees each workflow task."""
     ending = _Ending()
 
@@ -46,8 +46,8 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *observers
 
     replayer = Replayer(
         workflows=WORKFLOWS,
-        namespace=values.namespace,
-        data_converter=values.converter,
+        namespace=converters.namespace,
+        data_converter=converters.base,
         unsandboxed_workflow_runner=ObservedRunner(our_runner(), observe),
         build_id=REPLAY_BUILD,
     )
@@ -55,7 +55,7 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *observers
     if outcome.replay_failure is not None:
         return ReplayOutcome(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
     payloads = ending.payloads
-    converter = values.converter.payload_converter
+    converter = converters.base.payload_converter
     return ReplayOutcome("", None if payloads is None else converter.from_payloads(payloads))
 
 
@@ -70,7 +70,7 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
     return observe
 
 
-async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[Any] | None:
+async def recorded_ending(history: WorkflowHistory, converters: RunConverters) -> list[Any] | None:
     """Return the recorded result of the run, or the input of its next segment. None if the history has neither."""
     last = history.events[-1]
     if last.HasField("workflow_execution_completed_event_attributes"):
@@ -79,7 +79,7 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
         payloads = last.workflow_execution_continued_as_new_event_attributes.input.payloads
     else:
         return None
-    return await values.own_converter.decode(payloads)
+    return await converters.own_converter.decode(payloads)
 
 
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
@@ -144,13 +144,13 @@ class DecisionRecord:
                     self.made += _decisions(self._converter.from_payloads([fields[NOTES_MEMO]])[0])
 
 
-async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[DecisionData]:
+async def recorded_decisions(history: WorkflowHistory, converters: RunConverters) -> list[DecisionData]:
     """Return the decisions that the history records, in order."""
     decisions: list[DecisionData] = []
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO in fields:
-            decisions += _decisions((await values.own_converter.decode([fields[NOTES_MEMO]]))[0])
+            decisions += _decisions((await converters.own_converter.decode([fields[NOTES_MEMO]]))[0])
     return decisions
 
 

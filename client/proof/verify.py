@@ -16,7 +16,7 @@ from orga.activities.gate.permits import ActivityIdentity, PermitKeys, SignedCal
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.journal.event_types import DelegationStarted, read_event
 from orga.client.journal.file import JournalFile, SealedHead, export_check, head_check
 from orga.client.journal.laws import Check, Verification, has_ended, law_faults
@@ -88,7 +88,7 @@ class ChainFolds:
         contexts = GuardedFold[None](fold.feed)
         calls, last = 0, 0
         try:
-            async for happening in read_events(values_of(client, run.history), run.events):
+            async for happening in read_events(converters_of(client, run.history), run.events):
                 last = happening.event_id
                 calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
@@ -117,7 +117,7 @@ async def _check_permits(
     client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys
 ) -> tuple[int, str]:
     """Return the number of checked calls, and one line about the calls without a valid permit or ""."""
-    started = await started_calls(run.history, values_of(client, run.history))
+    started = await started_calls(run.history, converters_of(client, run.history))
     calls = [call for call in started if call.kind == "activity"]
     calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # not in the history
     # After a reset, the history begins with calls of the run that was reset. Their permits name that run.
@@ -217,11 +217,11 @@ async def check_histories(
 async def _replay_checks(
     client: Client, workflow_id: str, run: RunHistory, permits: PermitKeys | None, observe: Observer
 ) -> list[Check]:
-    values = values_of(client, run.history)
-    record = GateRecord(values.converter.payload_converter)
-    decisions = DecisionRecord(values.converter.payload_converter)
-    plan = PlanRecord(values.converter.payload_converter)
-    outcome = await replay_history(run.history, values, record.observe, decisions.observe, plan.observe, observe)
+    converters = converters_of(client, run.history)
+    record = GateRecord(converters.base.payload_converter)
+    decisions = DecisionRecord(converters.base.payload_converter)
+    plan = PlanRecord(converters.base.payload_converter)
+    outcome = await replay_history(run.history, converters, record.observe, decisions.observe, plan.observe, observe)
     checks: list[Check] = []
 
     def add(name: str, fault: str, success: str) -> None:
@@ -232,16 +232,16 @@ async def _replay_checks(
         add("plan", plan.fault, f"{plan.rounds} rounds of steps have the arguments of the plan")
     if outcome.failure:
         return checks
-    faults = await breaches(run.history, record, values)
+    faults = await breaches(run.history, record, converters)
     judged = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     add("gate", "; ".join(faults[:MAX_SHOWN_FAULTS]), f"{judged} judgements; nothing was carried out without one")
     if permits:
         calls, fault = await _check_permits(client, run, record.facts, permits)
         add("permits", fault, f"{calls} calls bear the gate's signature")
-    if recorded := await recorded_decisions(run.history, values):
+    if recorded := await recorded_decisions(run.history, converters):
         success = f"{len(recorded)} decisions follow from their fields, facts and rules"
         add("decisions", decision_fault(recorded, decisions.made), success)
-    if (ending := await recorded_ending(run.history, values)) is not None:
+    if (ending := await recorded_ending(run.history, converters)) is not None:
         path = first_difference(ending, computed_ending(outcome, run.run_id))
         add("ending", f"today's code ends it otherwise, first in {path}" if path else "", "as recorded")
     return checks

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
-from orga.client.history.values import RunValues, decode_own, decode_payloads
+from orga.client.history.values import decode_own, decode_payloads, run_converters
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.ids import newest_runs, replaced_run_ids, visibility_literal
@@ -264,7 +264,7 @@ async def read_input(client: Client, described: WorkflowExecutionDescription) ->
     """
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
-    own = RunValues(client.data_converter, client.namespace, described.id).own_converter
+    own = run_converters(client, described.id).own_converter
     payloads = await decode_own(own, started.input.payloads)
     return as_object(from_json(payloads[0].data)) if payloads else {}
 
@@ -275,7 +275,7 @@ _FIRST_EVENTS = 40
 
 async def read_first_message(client: Client, workflow_id: str) -> str:
     """Return the beginning of the first message of a session, or "" if it has none yet or its history is gone."""
-    own = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
+    own = run_converters(client, workflow_id).own_converter
     try:
         described = await client.get_workflow_handle(workflow_id).describe()
         first = described.raw_description.workflow_execution_info.first_run_id or described.run_id

@@ -22,7 +22,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError, UnreadableRun
 from orga.client.history.chain import histories, run_chain
 from orga.client.history.events import read_events
-from orga.client.history.values import RunValues, require_readable, values_in
+from orga.client.history.values import RunConverters, converters_in, require_readable
 from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
@@ -82,12 +82,12 @@ async def journal_of(
     if not isinstance(run, WorkflowHistory) and Path(run).suffix == ".jsonl":
         return list(read_journal_file(Path(run)).entries)
     history = run if isinstance(run, WorkflowHistory) else _recorded_history(Path(run))
-    return await _fold(values_in(history, with_our_converter(data_converter), namespace), history.events)
+    return await _fold(converters_in(history, with_our_converter(data_converter), namespace), history.events)
 
 
-async def _fold(values: RunValues, events: Iterable[HistoryEvent]) -> list[JournalEntry]:
+async def _fold(converters: RunConverters, events: Iterable[HistoryEvent]) -> list[JournalEntry]:
     fold, found = JournalFold(), list[JournalEntry]()
-    async for happening in read_events(values, events):
+    async for happening in read_events(converters, events):
         found += fold.feed(happening)
     return found
 
@@ -225,7 +225,7 @@ async def replay(
     for place, history in found:
         _refuse_unknown(place, history, workflows)
         try:
-            await require_readable(values_in(history, data_converter, namespace), history)
+            await require_readable(converters_in(history, data_converter, namespace), history)
         except UnreadableRun:
             problem = "its values need the payload codec or the external storage of your client; pass data_converter="
             raise UnreadableRun(f"{place}: {problem}") from None

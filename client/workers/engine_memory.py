@@ -13,7 +13,7 @@ from orga.client.config.policy import policy_location_digest, policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import recorded_policy
 from orga.client.errors import ConfigError, ServerUnavailable
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.past.aftermath import recorded_setup
 from orga.client.runs.ids import newest_runs, visibility_literal
 from orga.client.server.home import read_table, server_home, write_table
@@ -88,7 +88,7 @@ def _queue_query(task_queue: str) -> str:
 
 async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
     history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
-    return await recorded_setup(values_of(client, history), history.events)
+    return await recorded_setup(converters_of(client, history), history.events)
 
 
 def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from orga.client.history.events import read_events
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.journal.laws import effect_faults
 from orga.client.runners.workflows import our_runner
 from orga.workflows.decisions.journal.entries import first_break
@@ -134,7 +134,7 @@ async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[Journal
     contexts, journal = ContextFold(), JournalFold()
     entries: list[JournalEntry] = []
     history = history_in(path)
-    async for happening in read_events(values_of(client, history), history.events):
+    async for happening in read_events(converters_of(client, history), history.events):
         contexts.feed(happening)
         entries += journal.feed(happening)
     return contexts, entries

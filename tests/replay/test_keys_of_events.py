@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orga.client.history.events import read_events
-from orga.client.history.values import data_converter, values_in
+from orga.client.history.values import converters_in, data_converter
 from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
@@ -28,7 +28,7 @@ async def entries() -> list[JournalEntry]:
     for path in HISTORIES:
         journal = JournalFold()
         history = history_in(path)
-        async for happening in read_events(values_in(history, data_converter, "default"), history.events):
+        async for happening in read_events(converters_in(history, data_converter, "default"), history.events):
             found += journal.feed(happening)
     return found
 

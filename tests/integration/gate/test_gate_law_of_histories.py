@@ -8,7 +8,7 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowHistory
 
-from orga.client.history.values import data_converter, values_in
+from orga.client.history.values import converters_in, data_converter
 from orga.client.proof.gate_record import AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import replay_history
 from orga.client.proof.verify import verify
@@ -18,9 +18,9 @@ from tests.support.runs.loop import Deny, a_loop
 
 
 async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:
-    record, values = GateRecord(data_converter.payload_converter), values_in(history, data_converter, "default")
-    assert (await replay_history(history, values, record.observe)).failure == ""
-    return await breaches(history, record, values), record
+    record, converters = GateRecord(data_converter.payload_converter), converters_in(history, data_converter, "default")
+    assert (await replay_history(history, converters, record.observe)).failure == ""
+    return await breaches(history, record, converters), record
 
 
 def other_arguments(value: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, ModelProvider, Notifier, PolicyEngine, Tool
-from orga.client.history.values import data_converter, values_in
+from orga.client.history.values import converters_in, data_converter
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.gate_record import GateRecord, breaches
@@ -256,7 +256,7 @@ async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = 
     runner = ObservedRunner(inner or UnsandboxedWorkflowRunner(), record.observe)
     replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, unsandboxed_workflow_runner=runner)
     await replayer.replay_workflow(history)
-    assert await breaches(history, record, values_in(history, data_converter, "default")) == []
+    assert await breaches(history, record, converters_in(history, data_converter, "default")) == []
 
 
 def check_journal(journal: list[JournalEntry]) -> None:

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
 from orga.client.history.events import read_events
-from orga.client.history.values import values_of
+from orga.client.history.values import converters_of
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
@@ -84,8 +84,8 @@ async def play_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
     for history in await histories_of(client, workflow_id):
         check_tasks(history)
         await check_replay(history)
-        values = values_of(client, history)
-        happened += [happening async for happening in read_events(values, history.events)]
+        converters = converters_of(client, history)
+        happened += [happening async for happening in read_events(converters, history.events)]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return PlayedGoal(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

@@ -13,7 +13,7 @@ from temporalio.worker import Replayer
 
 from orga.activities.ports import ModelRequest, ToolError
 from orga.client.history.events import read_events
-from orga.client.history.values import data_converter, values_of
+from orga.client.history.values import converters_of, data_converter
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool
 from orga.workflows.agent import AgentWorkflow
@@ -155,8 +155,8 @@ async def play_scenario(client: Client, scenario: Scenario, *, is_looked_at: boo
         check_tasks(history)
         replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter)
         await replayer.replay_workflow(history)
-        values = values_of(client, history)
-        happened += [happening async for happening in read_events(values, history.events)]
+        converters = converters_of(client, history)
+        happened += [happening async for happening in read_events(converters, history.events)]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return Played(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

@@ -71,4 +71,4 @@ def test_neither_secret_nor_address_from_the_environment_reaches_a_history(tmp_p
 )
 def test_a_link_points_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
     connection = Connection(cast(Any, None), Endpoint("h:1", known, "n"), Workplace(folder="/", root="/"), "q", "q")
-    assert connection.at_ui(configured).link("a/b") == expected
+    assert connection.with_ui(configured).link("a/b") == expected

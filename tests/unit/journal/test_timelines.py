@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter, PayloadCodec
 from orga import AgentHandle, GoalHandle, SessionHandle, runs
 from orga.client.errors import RunNotFound
 from orga.client.history.events import read_events
-from orga.client.history.values import FrugalPayloadConverter, data_converter, values_in
+from orga.client.history.values import FrugalPayloadConverter, converters_in, data_converter
 from orga.client.journal import segments, timeline_fold, timeline_reader
 from orga.client.journal.timeline_fold import TimelineFold
 from orga.client.journal.timeline_reader import NoRecord, NoText, Timelines
@@ -42,7 +42,7 @@ async def folded(history: WorkflowHistory) -> tuple[TimelineFold, list[JournalEn
 
 
 async def happenings_in(history: WorkflowHistory) -> AsyncGenerator[Happening]:
-    async for happening in read_events(values_in(history, data_converter, "default"), history.events):
+    async for happening in read_events(converters_in(history, data_converter, "default"), history.events):
         yield happening
 
 
