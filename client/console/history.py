@@ -12,11 +12,12 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 
 from orga.client.console.problems import Problem, invalid
 from orga.client.console.routes import Call, Console, Flag, NoParameters, Routes, visible_run
-from orga.client.console.rows import Row, read_result, read_row, task_of
+from orga.client.console.rows import Row, read_row, task_of
 from orga.client.journal.file import KeyProblem, journal_content, private_key, sealed_head
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline_reader import FoundTexts, TimelinePage, Timelines, timelines_of
 from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineText
+from orga.client.runs.ids import read_result
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import CheckedInput, Record
@@ -238,7 +239,7 @@ async def _compare(call: Call[CompareQuery]) -> Comparison:
 
 
 async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
-    row = await read_row(described, await task_of(console, described))
+    row = await read_row(console.client, described, await task_of(console, described))
     ended = await read_result(console.client, described)
     return ComparedRun(**row.model_dump(), result=ended.model_dump(mode="json") if ended else None)
 

@@ -17,9 +17,8 @@ from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.errors import OrgaError
-from orga.client.history.values import readable
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.ids import kind_of, newest_runs, replaced_run_ids, visibility_literal
+from orga.client.runs.ids import newest_runs, read_ending, replaced_run_ids, visibility_literal
 from orga.client.runs.listing import (
     AT_ONCE,
     MAX_QUERIED_RUNS,
@@ -35,7 +34,7 @@ from orga.workflows.types import names
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
-from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.status import AgentStatus
 
 ROUTES = Routes()
 
@@ -320,7 +319,7 @@ async def read_rows(console: Console, runs: Sequence[WorkflowExecution]) -> list
     asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS]
     statuses = await _statuses(console.client, asked)
     pairs = zip(runs, tasks, strict=True)
-    return [await read_row(run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
+    return [await read_row(console.client, run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
 
 
 async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, AgentStatus]:
@@ -334,10 +333,14 @@ async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[s
 
 
 async def read_row(
-    run: WorkflowExecution, task: str, status: AgentStatus | None = None, stuck: FailingTask | None = None
+    client: Client,
+    run: WorkflowExecution,
+    task: str,
+    status: AgentStatus | None = None,
+    stuck: FailingTask | None = None,
 ) -> Row:
     """Return the row of a run from its search attributes, and from its status if there is one."""
-    listed = await listed_run(run)
+    listed, is_live = await listed_run(run), run.status == WorkflowExecutionStatus.RUNNING
     shared = {name: getattr(listed, name) for name in Row.model_fields.keys() & ListedRun.__dataclass_fields__.keys()}
     current: dict[str, Any] = {}
     if status:
@@ -350,32 +353,19 @@ async def read_row(
     more: dict[str, Any] = {
         "kind": KINDS.get(run.workflow_type, "agent"),
         "task": task,
-        "state": run_state(run, status),
+        "state": _phase(run, status) if is_live else await read_ending(client, run),
         "ended": run.close_time,
-        "may_be_more": run.status == WorkflowExecutionStatus.RUNNING and status is None,
+        "may_be_more": is_live and status is None,
         "stuck": f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
     }
     return Row.model_validate({**shared, **current, **more})
 
 
-def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
-    """Return the phase of a live run, or how a run ended."""
+def _phase(run: WorkflowExecution, status: AgentStatus | None) -> str:
+    if status:
+        return "paused" if status.paused else status.phase
     attributes = run.typed_search_attributes
-    if run.status == WorkflowExecutionStatus.RUNNING:
-        if status:
-            return "paused" if status.paused else status.phase
-        return attributes.get(names.PHASE) or ("waiting" if attributes.get(names.WAITING) else "preparing")
-    if run.status == WorkflowExecutionStatus.COMPLETED:
-        return attributes.get(names.TERMINATION) or "completed"
-    return run.status.name.lower() if run.status else "unknown"
-
-
-async def read_result(client: Client, described: WorkflowExecutionDescription) -> AgentResult | None:
-    if described.status != WorkflowExecutionStatus.COMPLETED:
-        return None
-    handle = client.get_workflow_handle(described.id, run_id=described.run_id)
-    ended = readable(await handle.result(follow_runs=False))
-    return kind_of(ended).result.model_validate(ended)
+    return attributes.get(names.PHASE) or ("waiting" if attributes.get(names.WAITING) else "preparing")
 
 
 @ROUTES.get("/runs")

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from orga.client.console.actions import ACTIONS, Situation
 from orga.client.console.doors import Visitor
 from orga.client.console.routes import Call, Console, NoParameters, Routes
-from orga.client.console.rows import Row, read_result, read_row, task_of
+from orga.client.console.rows import Row, read_row, task_of
 from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.journal import event_types as on
@@ -28,6 +28,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.ids import read_result
 from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.json_text import as_object, as_text
@@ -162,7 +163,7 @@ async def read_snapshot(
     facts = await _read_facts(console, described, view)
     status, view, ended = facts.status, facts.view, facts.result
     task = await task_of(console, described)
-    row = await read_row(described, task, status, facts.failing)
+    row = await read_row(console.client, described, task, status, facts.failing)
     model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
     live_status = status if row.ended is None else None
     if live_status:

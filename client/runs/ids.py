@@ -14,6 +14,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, OrgaError, RunNotFound
+from orga.client.history.values import readable
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TERMINATION
@@ -59,8 +60,7 @@ async def id_taken_error(
         return OrgaError(f"a run {workflow_id!r} already exists; choose another id")
     if found.status == WorkflowExecutionStatus.RUNNING:
         return OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id")
-    state = found.status.name.lower() if found.status else "ended"
-    how = found.typed_search_attributes.get(TERMINATION) or state
+    how = await read_ending(client, found)
     when = f" at {found.close_time.astimezone():%Y-%m-%d %H:%M:%S}" if found.close_time else ""
     return OrgaError(f"run {workflow_id!r} has ended{when} ({how}) and keeps its id; choose another id, or {again}")
 
@@ -85,6 +85,33 @@ def kind_of(answer: Any) -> RunKind:
             return RunKind(SessionResult, SessionStatus)
         case _:
             return RunKind(AgentResult, AgentStatus)
+
+
+async def read_result(client: Client, run: WorkflowExecution) -> AgentResult | None:
+    """Return the result of a run, or None if it is live or ended without one."""
+    if run.status != WorkflowExecutionStatus.COMPLETED:
+        return None
+    ended = readable(await client.get_workflow_handle(run.id, run_id=run.run_id).result(follow_runs=False))
+    return kind_of(ended).result.model_validate(ended)
+
+
+def ending_of(run: WorkflowExecution) -> str:
+    """Return how a run ended, as visibility has it."""
+    if run.status == WorkflowExecutionStatus.COMPLETED:
+        return run.typed_search_attributes.get(TERMINATION) or "completed"
+    return run.status.name.lower() if run.status else "unknown"
+
+
+async def read_ending(client: Client, run: WorkflowExecution) -> str:
+    """Return how a run ended.
+
+    A run that was aborted before a worker had prepared it has no search attributes, so its result is read.
+    """
+    if TERMINATION not in run.typed_search_attributes:
+        with suppress(Exception):  # a codec may raise anything
+            if (result := await read_result(client, run)) is not None:
+                return result.termination.reason
+    return ending_of(run)
 
 
 LIVE_QUERY = "ExecutionStatus = 'Running'"

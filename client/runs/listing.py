@@ -16,14 +16,14 @@ from orga.client.history.chain import read_start
 from orga.client.history.values import decode_own, decode_payloads, run_converters
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.ids import newest_runs, replaced_run_ids, visibility_literal
+from orga.client.runs.ids import ending_of, newest_runs, read_result, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.text import one_line
 
 
@@ -187,9 +187,7 @@ def state_of(run: WorkflowExecution) -> str:
             return f"{LIVE_STATE} (waits: {kind})"
         phase = attributes.get(known.PHASE)
         return f"{LIVE_STATE} ({phase})" if phase in WAITING_PHASES else LIVE_STATE
-    if run.status == WorkflowExecutionStatus.COMPLETED:
-        return attributes.get(known.TERMINATION) or "completed"
-    return run.status.name.lower() if run.status else "unknown"
+    return ending_of(run)
 
 
 async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
@@ -210,21 +208,14 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
             try:
                 run = await client.get_workflow_handle(row.id).describe()
                 row = replace(row, task=await read_task(client, run))
-                if (result := await _result(client, run)) is None:
+                if (result := await read_result(client, run)) is None:
                     return row
-                # a run that was aborted before a worker had prepared it has no search attributes
+                # the search attributes may lack the ending, as in `read_ending`
                 return replace(row, state=result.termination.reason, model_calls=result.usage.model_calls)
             except Exception:  # the run was deleted meanwhile, or its values cannot be read: a codec may raise anything
                 return row
 
     return list(await asyncio.gather(*map(with_description, rows)))
-
-
-async def _result(client: Client, described: WorkflowExecutionDescription) -> AgentResult | None:
-    if described.status != WorkflowExecutionStatus.COMPLETED:
-        return None
-    ended = client.get_workflow_handle(described.id, run_id=described.run_id, result_type=AgentResult)
-    return await ended.result(follow_runs=False)
 
 
 TASK_CHARS = 200

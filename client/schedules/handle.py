@@ -21,11 +21,13 @@ from temporalio.client import (
     ScheduleListSchedule,
     ScheduleOverlapPolicy,
     ScheduleSpec,
+    WorkflowExecutionStatus,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ScheduleNotFound
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.ids import read_ending
 from orga.client.runs.listing import state_of
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
@@ -260,7 +262,9 @@ async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, 
     states = {run.run_id: GONE for run in runs}
     for run_id in states:
         with suppress(RunNotFound):
-            states[run_id] = state_of(await AgentHandle(client, run_id).describe())
+            run = await AgentHandle(client, run_id).describe()
+            is_live = run.status == WorkflowExecutionStatus.RUNNING
+            states[run_id] = state_of(run) if is_live else await read_ending(client, run)
     return states
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,9 @@ from orga.activities.ports import ToolContext
 from orga.client.console import actions
 from orga.client.console.doors import Limits, TokenFile
 from orga.client.journal.reading import read_journal
+from orga.client.runs.ids import id_taken_error
 from orga.client.runs.sessions import start_session
+from orga.client.schedules.handle import ScheduledRun, run_states
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls, permanent
 from orga.workflows.types.agents import AgentConfig
@@ -292,6 +295,22 @@ async def test_without_a_worker_an_action_counts_later(client: Client) -> None:
         assert {each["kind"] for each in received} == {"pause", "extend_budget", "resume"}
         assert {each["by"] for each in received} == {OWNER}
         assert await journal_of(client, run, "InterventionRefused") == []
+
+
+async def test_a_run_that_was_aborted_before_a_worker_took_it_is_shown_as_aborted(client: Client) -> None:
+    """It has no search attributes, so only its result has the ending."""
+    loop = Loop(client, f"test-{uuid4()}", ScriptedModel([]))
+    async with a_console(client) as console:
+        run = await loop.start()
+        assert (await act(console, run, "a1", "abort", reason="not needed"))[0] == 202
+        async with a_worker(loop, setup=FACTS):
+            await run.result()
+        shown = await console.get(f"/runs/{run.id}")
+        [row] = (await console.get("/runs", text=run.id))["items"]
+        compared = await console.get("/compare", a=run.id, b=run.id)
+    assert (shown["state"], shown["reason"], row["state"], compared["a"]["state"]) == ("aborted",) * 4
+    assert await run_states(client, [ScheduledRun(run.id, datetime.now(UTC))]) == {run.id: "aborted"}
+    assert "(aborted)" in str(await id_taken_error(client, run.id))
 
 
 async def test_a_decision_that_was_sent_without_a_worker_has_one_effect(
