@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _read_config(options: argparse.Namespace) -> OrgaConfig:
     address = {"ORGA_TEMPORAL__ADDRESS": options.address} if options.address else {}
-    config = load_config(options.config, env=os.environ | address).config
+    config = load_config(options.config, env=os.environ | address)
     queue = next(iter(options.task_queue), None)
     named = config.temporal.with_overrides(namespace=options.namespace, task_queue=queue)
     return config.with_temporal(named)

@@ -75,7 +75,7 @@ async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
         ServerUnavailable: The configured server does not answer, or the embedded one cannot be started.
         ConfigError: No `config` is given, and `orga.toml` cannot be used.
     """
-    async with connection(load_config().config if config is None else config, lambda _: None) as connected:
+    async with connection(load_config() if config is None else config, lambda _: None) as connected:
         yield connected.client
 
 

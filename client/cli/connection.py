@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecution
 
 from orga.client.cli.commands import NEWEST_RUN
 from orga.client.cli.shown.text import write_note
-from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.file import NO_FILE, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
@@ -28,7 +28,7 @@ from orga.workflows.types.text import full_field_text
 
 @dataclass(frozen=True)
 class CliContext:
-    loaded: LoadedConfig
+    config: OrgaConfig
     connection: Connection
 
     @property
@@ -71,7 +71,7 @@ class CliContext:
             address=None if endpoint.embedded else endpoint.address,
             namespace=None if endpoint.embedded else endpoint.namespace,
             task_queue=task_queue or self.task_queue,
-            config=self.loaded.path or NO_FILE,
+            config=self.config.file or NO_FILE,
             folder_queue=folder_queue if for_folder and folder_queue != self.task_queue else None,
         )
 
@@ -79,7 +79,7 @@ class CliContext:
         """Raise ConfigError, with the remedy, if a worker of this command could not start."""
         from orga.client.config.policy import require_usable  # most commands start no worker
 
-        require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
+        require_usable(self.config, Path(self.connection.workplace.root), os.environ)
 
 
 ConfigCheck = Callable[[OrgaConfig], None]
@@ -95,12 +95,12 @@ async def cli_context(
     `check` is called before anything starts. It is skipped for a configured server: its workers may have another
     configuration.
     """
-    loaded = load_config(config_file)
-    if check is not None and not names_server(loaded.config.temporal.address):
-        check(loaded.config)
+    config = load_config(config_file)
+    if check is not None and not names_server(config.temporal.address):
+        check(config)
     forward_core_logs(with_retries=False)
-    async with connection(loaded.config, write_note, root=root) as connected:
-        yield CliContext(loaded, connected)
+    async with connection(config, write_note, root=root) as connected:
+        yield CliContext(config, connected)
 
 
 WATCH_S = 2.0

@@ -88,19 +88,13 @@ def _single_path(toml: str) -> tuple[str, ...] | None:
     return tuple(path) or None
 
 
-@dataclass(frozen=True)
-class LoadedConfig:
-    config: OrgaConfig
-    path: Path | None = None
-
-
 def load_config(
     named: Path | None = None,
     *,
     folder: Path | None = None,
     env: Mapping[str, str] | None = None,
     named_by: str = "--config",
-) -> LoadedConfig:
+) -> OrgaConfig:
     """Return the configuration that holds in `folder`, by default the working directory.
 
     The file is `named`, else the one in `ORGA_CONFIG`, else the first `orga.toml` from `folder` upwards. Without a
@@ -118,7 +112,7 @@ def load_config(
         if request and request.risks and not request.is_trusted:
             _refuse_misspelt(inputs, env)
             raise Untrusted(request)
-    return LoadedConfig(with_policy_folder(inputs.config(env), inputs.base).with_file(inputs.path), inputs.path)
+    return with_policy_folder(inputs.config(env), inputs.base).with_file(inputs.path)
 
 
 def _refuse_misspelt(inputs: "_ConfigInputs", env: Mapping[str, str]) -> None:

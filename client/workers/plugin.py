@@ -128,7 +128,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         in_code = InCodeParts(agents, tools, mcp_servers or {}, folder, own)
         has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
-            config = load_config(None if config is None else Path(config), named_by="config=").config
+            config = load_config(None if config is None else Path(config), named_by="config=")
         self.has_more_than_the_file = has_config or not in_code.is_empty
         self._in_code = in_code
         self._functions = in_code.functions()

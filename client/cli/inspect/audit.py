@@ -171,7 +171,7 @@ def _audit_settings(
     if folder is not None or (engine is None and surface is not None):
         return chosen_policy_settings(folder, surface, config, dict(os.environ))
     with usage_errors():
-        settings = policy_settings(load_config(config).config.policy, os.environ)
+        settings = policy_settings(load_config(config).policy, os.environ)
     named = {name: value for name, value in (("engine", engine), ("surface", surface)) if value is not None}
     return replace(settings, **named)
 

@@ -142,7 +142,7 @@ def read_export(path: Path) -> JournalFile:
 
 async def _export_journal(name: str, path: Path, config: Path | None, *, sign: bool) -> None:
     async with run_context(name, config) as (context, run_id):
-        key = signing_key(context.loaded.config.audit) if sign else None
+        key = signing_key(context.config.audit) if sign else None
         entries = [entry async for entry in read_journal(context.client, run_id)]
     head = sealed_head(run_id, entries, key, datetime.now(UTC))
     write_journal(path, entries, head)

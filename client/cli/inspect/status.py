@@ -209,7 +209,7 @@ async def open_run(
 
     async with run_context(run, config) as (context, run_id):
         await context.run(run_id).describe()  # reports an unknown id here, not in the browser
-        link = context.connection.with_ui(context.loaded.config.notify.ui_url).link(run_id)
+        link = context.connection.with_ui(context.config.notify.ui_url).link(run_id)
         if link is None:
             address = context.connection.endpoint.address
             raise UsageError(f"the address of the UI of the server at {address} is not configured. Set [notify] ui_url")

@@ -60,7 +60,7 @@ def verify(
     if run is None:
         if exported is None:
             raise UsageError("ID: is missing. Name a run, or an exported journal with --journal FILE")
-        return _verify_export(exported, trusted_keys(load_config(config).config.audit, key or []), as_json=json)
+        return _verify_export(exported, trusted_keys(load_config(config).audit, key or []), as_json=json)
     with usage_errors():
         permits = permit_keys(os.environ)
     return _verify_run(run, exported, key or [], permits, config, as_json=json)
@@ -82,7 +82,7 @@ async def _verify_run(
                 run_id,
                 exported=exported.entries if exported else None,
                 head=exported.head if exported else None,
-                trusted=trusted_keys(context.loaded.config.audit, keys) if exported else [],
+                trusted=trusted_keys(context.config.audit, keys) if exported else [],
                 permits=permits,
                 report=report,
             )

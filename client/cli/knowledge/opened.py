@@ -36,7 +36,7 @@ async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContex
     """Yield the store, and close it at the end. Raise UsageError if it cannot be used, or OrgaError if it fails."""
     from orga.client.workers.knowledge_store import configured_store
 
-    config = load_config(config_file).config
+    config = load_config(config_file)
     base = config.file.parent if config.file else Path.cwd()
     root = (config.tools.files.root or base).resolve()
     with usage_errors():

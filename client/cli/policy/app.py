@@ -97,7 +97,7 @@ async def check(
 
 async def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
     """Return the names that policies may use. Raise UsageError if a tool of the configuration cannot be loaded."""
-    config = load_config(config_file).config
+    config = load_config(config_file)
     with usage_errors():
         vocabulary = await _configured_vocabulary(config)
     return vocabulary if folder is None else _with_tests(vocabulary, folder)

@@ -20,7 +20,8 @@ from orga.client.cli.shown.text import (
     write_note,
     write_result,
 )
-from orga.client.config.file import LoadedConfig, load_config
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import NoSuchVerdict
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
@@ -51,14 +52,13 @@ def chosen_policy_settings(
     """Return the settings for `folder`, else those of the configuration. Raise UsageError if there are no policies."""
     from orga.activities.adapters.policy.engines import engine_name
     from orga.client.config.policy import policy_settings
-    from orga.client.config.sections import PolicyConfig
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
         raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: is not a folder. Name one that has *.cedar files")
     with usage_errors():
-        policy = PolicyConfig(engine="cedar", dir=folder) if folder is not None else load_config(config).config.policy
+        policy = PolicyConfig(engine="cedar", dir=folder) if folder is not None else load_config(config).policy
         settings = policy_settings(policy, env)
     if engine_name(settings) in {"default", "allow"}:
         raise UsageError("there are no policies. Put *.cedar files into policies/ next to orga.toml, or name a folder")
@@ -160,7 +160,7 @@ async def explain(
     """
     async with run_context(run, config) as (context, run_id):
         entries = [entry async for entry in read_journal(context.client, run_id)]
-        current = _current_policies(context.loaded)
+        current = _current_policies(context.config)
     items = explanations(entries, place)
     if json:
         write_json([_explanation_json(item, current) for item in items])
@@ -170,13 +170,13 @@ async def explain(
         write_note(f"judged by version {', '.join(versions)}; the policies here are now {current.version or 'none'}")
 
 
-def _current_policies(loaded: LoadedConfig) -> _CurrentPolicies:
+def _current_policies(config: OrgaConfig) -> _CurrentPolicies:
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
     from orga.client.config.policy import policy_settings
 
-    settings = policy_settings(loaded.config.policy, os.environ)
+    settings = policy_settings(config.policy, os.environ)
     if settings.folder is None:
         return _CurrentPolicies()
     try:

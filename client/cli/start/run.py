@@ -157,7 +157,7 @@ async def _optional_worker(context: CliContext, queue: str, *, is_wanted: bool) 
 def _refuse_for_own_worker(names: RequestedNames, context: CliContext) -> None:
     """Raise InvalidInput if a worker that this command starts could not carry out the run."""
     try:
-        refuse_in_process(names, context.loaded.config)
+        refuse_in_process(names, context.config)
     except InvalidInput as error:
         if context.connection.endpoint.embedded:
             raise
@@ -195,14 +195,14 @@ async def warn_of_missing_worker(
 def _worker_start_text(names: RequestedNames, context: CliContext) -> str:
     """Return how to start a worker for the run. An agent that is defined in code needs the project's own worker."""
     try:
-        refuse_unknown(names, context.loaded.config)
+        refuse_unknown(names, context.config)
     except InvalidInput as error:
         return f"start your project's own worker, because `orga worker` would fail the run here ({error})"
     return "start one with: orga worker"
 
 
 def warn_of_disabled_policy(context: CliContext) -> None:
-    if context.loaded.config.policy.engine == "allow":
+    if context.config.policy.engine == "allow":
         write_warning('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
@@ -210,14 +210,14 @@ def warn_of_idle_addresses(context: CliContext) -> None:
     """If the embedded model is the default, warn about addresses of model servers in the environment."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL, default_model, idle_addresses
 
-    if context.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
+    if context.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
         for text in idle_addresses(os.environ):
             write_warning(f"{text}; until then {EMBEDDED_MODEL} answers")
 
 
 async def _check_workers(context: CliContext) -> None:
     """Warn of workers with another `orga.toml`. Raise ConfigError if one judges by another policy."""
-    digest, policy = short_config(context.connection.workplace), short_policy(starter_policy(context.loaded.config))
+    digest, policy = short_config(context.connection.workplace), short_policy(starter_policy(context.config))
     for identity in await poller_identities(context.client, context.task_queue) or ():
         worker = WorkerIdentity.parse(identity)
         process = terminal_line(worker.process)

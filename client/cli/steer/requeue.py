@@ -83,7 +83,7 @@ class _DeliverySender:
         from orga.activities.text.secrets import KnownSecrets
         from orga.client.workers.parts import configured_deliveries, secret_names
 
-        config = context.loaded.config
+        config = context.config
         self._client = context.client
         self._secrets = KnownSecrets.from_environment(os.environ, secret_names(config))
         try:

@@ -39,7 +39,7 @@ async def open_local_tools(config_file: Path | None, *, unpinned: str | None = N
     """
     from orga.client.workers.tool_sources import available_tools
 
-    config = load_config(config_file).config
+    config = load_config(config_file)
     if unpinned is not None:
         configured_server(unpinned, config)
         config = config.with_mcp(config.mcp.unpinned_server(unpinned))
@@ -156,7 +156,7 @@ def check(
     """
     from orga.client.config.manifests import manifest_paths, read_manifests
 
-    paths = manifest_paths(map(str, files) if files else load_config(config).config.tools.manifests)
+    paths = manifest_paths(map(str, files) if files else load_config(config).tools.manifests)
     if not paths:
         raise UsageError(
             'there are no manifests. Write one with: orga tools new NAME, and set [tools] manifests = ["tools/*.toml"]'

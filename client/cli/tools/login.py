@@ -70,7 +70,7 @@ async def log_in_to_server(
 def _settings(name: str, config: Path | None) -> "ServerSettings":
     from orga.activities.adapters.mcp.mcp_settings import server_settings
 
-    server = configured_server(name, load_config(config).config)
+    server = configured_server(name, load_config(config))
     if server.url is None:
         raise UsageError(f"mcp.servers.{name}: nobody logs in to a program. Pass credentials to it with env_from")
     if server.oauth is None or not server.oauth.login:

@@ -135,7 +135,7 @@ def new(
     write_result(str(path))
     for problem in problems:  # the template has none, but the name can be taken
         write_note(*hanging_lines("✗ ", str(problem)))
-    if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
+    if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).tools.manifests)}:
         write_note(f'to give it to a worker: set [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
     write_note(f"to give it to an agent: list {name!r} in [agents.NAME] tools; to check it: orga tools check {path}")
 
@@ -338,7 +338,7 @@ def _write_files(files: "Mapping[Path, WrittenTool]") -> None:
 def _write_hints(files: "Mapping[Path, WrittenTool]", folder: Path, config: Path | None) -> None:
     from orga.client.config.manifests import manifest_paths
 
-    known = {path.resolve() for path in manifest_paths(load_config(config).config.tools.manifests)}
+    known = {path.resolve() for path in manifest_paths(load_config(config).tools.manifests)}
     if any(path.resolve() not in known for path in files):
         write_note(f'to give them to a worker: set [tools] manifests = ["{folder}/*.toml"] in orga.toml')
     names = ", ".join(f'"{tool.name}"' for tool in files.values())

@@ -136,7 +136,7 @@ async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | No
     from orga.client.server.resolve import names_server
 
     try:
-        settings = load_config(config).config
+        settings = load_config(config)
         if not names_server(settings.temporal.address) and running_server() is None:
             return known
         values, origin = await _run_time_values(settings)

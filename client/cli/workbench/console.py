@@ -277,15 +277,15 @@ async def _serve_console(context: CliContext, options: _Options) -> AsyncGenerat
 
     def check(given: "AgentInput | GoalInput | SessionInput") -> None:
         if context.connection.endpoint.embedded:  # workers of a configured server may have other configurations
-            refuse_unknown(requested_names(given), context.loaded.config)
+            refuse_unknown(requested_names(given), context.config)
 
     tls = TlsFiles(options.tls_cert, options.tls_key) if options.tls_cert and options.tls_key else None
     console = Console(
         context.connection,
         doors,
-        signing_key_file(context.loaded.config.audit),
-        mounted_adapters(context.loaded.config, may_decide=options.may_decide),
-        config_file=context.loaded.path or NO_FILE,
+        signing_key_file(context.config.audit),
+        mounted_adapters(context.config, may_decide=options.may_decide),
+        config_file=context.config.file or NO_FILE,
         check=check,
     )
     app = console_app(console)

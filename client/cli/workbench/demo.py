@@ -126,7 +126,7 @@ async def demo(
         async with keep_worker(context.client, order, write_note, context.require_usable) as keeper:
             if knowledge:
                 return await run_knowledge_demo(
-                    context, keeper, context.loaded.path.parent if context.loaded.path else root
+                    context, keeper, context.config.file.parent if context.config.file else root
                 )
             return await _run_demo(context, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
 

@@ -22,7 +22,7 @@ from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import count_text, hanging_lines, terminal_line, write_json, write_note, write_result
-from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.file import NO_FILE, load_config
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import Untrusted
@@ -152,26 +152,26 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
     for check in blob_checks(server_home().blobs):
         yield check
     try:
-        loaded = load_config(config)
+        settings = load_config(config)
     except Untrusted as error:  # the other checks continue with the defaults
         *lines, remedy = str(error).splitlines()
         detail = "\n".join([*lines, "it was not read further"])
         yield DoctorCheck("config", ok=False, detail=detail, remedy=remedy)
-        loaded = LoadedConfig(OrgaConfig())
+        settings = OrgaConfig()
     except ConfigError as error:
         yield DoctorCheck("config", ok=False, detail=str(error), remedy="correct the named file or variable")
         return
     else:
-        yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults apply"))
+        yield DoctorCheck("config", ok=True, detail=str(settings.file or "no orga.toml: the defaults apply"))
         for check in (
-            *_worker_report_checks(await doctor_worker_report(loaded.path or NO_FILE)),
-            *(idle_address_checks(os.environ) if loaded.config.models.default is None else ()),
+            *_worker_report_checks(await doctor_worker_report(settings.file or NO_FILE)),
+            *(idle_address_checks(os.environ) if settings.models.default is None else ()),
         ):
             yield check
     try:
         forward_core_logs(with_retries=False)
-        async with connection(loaded.config, write_note) as connected:
-            async for check in _server_checks(CliContext(loaded, connected), deep=deep):
+        async with connection(settings, write_note) as connected:
+            async for check in _server_checks(CliContext(settings, connected), deep=deep):
                 yield check
     except ServerUnavailable as error:
         yield DoctorCheck("server", ok=False, detail=error.cause, remedy=error.remedy)
@@ -248,11 +248,11 @@ async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[D
     yield await _search_attribute_check(context)
     identities = await poller_identities(context.client, context.task_queue)
     yield _poller_check(context, identities)
-    yield await settings_check(context.client, context.task_queue, context.loaded.config)
+    yield await settings_check(context.client, context.task_queue, context.config)
     if (versions := await routing(context.client, context.task_queue)) is not None:
         for check in version_checks(versions, context.task_queue, context.connection.endpoint):
             yield check
-    for check in await activity_queue_checks(context.client, context.loaded.config):
+    for check in await activity_queue_checks(context.client, context.config):
         yield check
     for check in blocked_loop_checks(identities or []):
         yield check
@@ -287,7 +287,7 @@ def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCh
     detail = f"{', '.join(workers)} on {queue}"
     if {WorkerIdentity.parse(identity).config for identity in identities} <= {None, own_digest}:
         return DoctorCheck("worker", ok=True, detail=detail)
-    own_config = "this orga.toml" if context.loaded.path else "no orga.toml"
+    own_config = "this orga.toml" if context.config.file else "no orga.toml"
     problem = f"{detail}; this command has {own_config}, {own_digest}"
     return DoctorCheck(
         "worker", ok=not context.connection.endpoint.embedded, detail=problem, remedy="start the worker again"

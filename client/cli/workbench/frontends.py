@@ -90,7 +90,7 @@ async def mcp_server(
     from orga.client.frontends.mcp_server import build_server  # only this command needs the server of the package
 
     async with _reach(None, config, tenant, no_worker=no_worker) as (context, reach):
-        agents = context.loaded.config.agents if agent_tools else {}
+        agents = context.config.agents if agent_tools else {}
         summaries = {name: one_line(agent.instructions or "", 300) for name, agent in agents.items()}
         server = build_server(reach, agent_tools=summaries, may_decide=may_decide)
         await server.run_stdio_async()
@@ -139,7 +139,7 @@ async def _reach(
                 await serve_queue(run.task_queue)
 
         def check_names(given: AgentInput | GoalInput) -> None:
-            settings = context.loaded.config
+            settings = context.config
             if not names_server(settings.temporal.address):  # workers of a shared server may know other agents
                 refuse_unknown(requested_names(given), settings)
 
@@ -150,7 +150,7 @@ async def _reach(
             return run.task_queue == context.task_queue
 
         if names and not no_worker and not await may_be_polled(context.client, context.task_queue):
-            refuse_in_process(names, context.loaded.config)
+            refuse_in_process(names, context.config)
         await serve_queue(context.task_queue)
         yield (
             context,

@@ -63,7 +63,7 @@ async def list_models(
     Example: orga models anthropic --json
     """
     # --check sends keys to addresses of the configuration, so it must be trusted
-    settings = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
+    settings = load_config(config) if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
     known = (*PROVIDERS, *settings.models.own_endpoints)
     if provider is not None and provider not in known:
         raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, known)}")
@@ -168,7 +168,7 @@ async def try_model(
 
     Example: orga models try offline:extractive
     """
-    settings = load_config(config).config
+    settings = load_config(config)
     models = _named_models(name, settings)
     from orga.activities.adapters.models.registry import ModelRegistry
 

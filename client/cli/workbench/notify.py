@@ -35,7 +35,7 @@ async def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
     from orga.workflows.types.questions import Notification
 
     with usage_errors():
-        settings = notify_settings(load_config(config).config.notify, os.environ)
+        settings = notify_settings(load_config(config).notify, os.environ)
     if settings is None:
         raise UsageError("[notify] url: is not set, so nobody is notified. See docs/notifications.md")
     question = "this is a test, nothing waits"

@@ -24,7 +24,7 @@ TOML = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)[0]
 @pytest.fixture
 def agent(tmp_path: Path) -> AgentConfig:
     (tmp_path / "orga.toml").write_text(TOML)
-    return load_config(tmp_path / "orga.toml").config.agents["analyst"]
+    return load_config(tmp_path / "orga.toml").agents["analyst"]
 
 
 def scored(accuracy: float, clarity: float) -> Reply:

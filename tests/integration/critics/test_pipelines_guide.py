@@ -29,7 +29,7 @@ RUBRIC = '{"scores": {"clarity": %s, "accuracy": %s}, "feedback": "say when"}'
 @pytest.fixture
 def config(tmp_path: Path) -> OrgaConfig:
     (tmp_path / "orga.toml").write_text(TOML)
-    return load_config(tmp_path / "orga.toml").config
+    return load_config(tmp_path / "orga.toml")
 
 
 async def pursue_example(client: Client, config: OrgaConfig, players: dict[str, TaskModel], **given: Any) -> EndedGoal:

@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 async def test_the_saga_of_the_guide(client: Client, project: Path, amount: int, booked: list[str], says: str) -> None:
-    config = load_config(project / "orga.toml").config
+    config = load_config(project / "orga.toml")
     agent = config.agents["travel"]
     catalog: ToolCatalog = configured_tools(config, project, {})
     plan: dict[str, Any] = json.loads(block("json"))

@@ -28,7 +28,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolCatal
     (tmp_path / "mytools.py").write_text(block("python"))
     (tmp_path / "orga.toml").write_text(block("toml"))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    yield configured_tools(load_config(tmp_path / "orga.toml").config, tmp_path, {})
+    yield configured_tools(load_config(tmp_path / "orga.toml"), tmp_path, {})
     sys.modules.pop("mytools")
 
 

@@ -18,7 +18,7 @@ FREE: dict[str, Any] = {"customer": {"tier": "free"}, "monitoring": {"alert": Fa
 
 def the_triage(folder: Path = TRIAGE) -> AgentConfig:
     """Return the agent of the example."""
-    return load_config(folder / "orga.toml", env={}).config.agents["triage"]
+    return load_config(folder / "orga.toml", env={}).agents["triage"]
 
 
 def routing_decision() -> GroundedDecision:

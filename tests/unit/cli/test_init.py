@@ -39,7 +39,7 @@ ALL = [
 @pytest.mark.parametrize("choices", ALL, ids=str)
 def test_every_combination_is_read_back_as_it_was_chosen(choices: StarterChoices, tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text(starter_text(choices))
-    config = load_config(env={"ORGA_TRUST": "1"}).config
+    config = load_config(env={"ORGA_TRUST": "1"})
     assert config.models.default == choices.model
     assert config.models.base_urls == ({"openai-compatible": choices.base_url} if choices.base_url else {})
     assert [*config.agents["default"].tools[3:]] == choices.acting_tools
@@ -68,7 +68,7 @@ def test_without_options_the_new_file_only_reads_and_needs_no_trust(tmp_path: Pa
     shown = capsys.readouterr()
     assert shown.out == "orga.toml\n"
     assert "next: orga doctor" in shown.err
-    assert load_config().path == tmp_path / "orga.toml"
+    assert load_config().file == tmp_path / "orga.toml"
     assert not stat.S_IMODE((tmp_path / "orga.toml").stat().st_mode) & stat.S_IWOTH
 
 
@@ -80,7 +80,7 @@ def test_chosen_settings_are_trusted_until_they_change(tmp_path: Path, capsys: S
         "agents.default.tools",
         "tools.commands.allow",
     ]
-    options = load_config().config.tools.options
+    options = load_config().tools.options
     assert options["write_file"].approval is options["edit_file"].approval is True
     file = tmp_path / "orga.toml"
     file.write_text(file.read_text().replace('"git"', '"sh"'))

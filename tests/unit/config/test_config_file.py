@@ -16,17 +16,17 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_without_a_file_the_defaults_are_used(tmp_path: Path) -> None:
-    loaded = load_config(folder=tmp_path, env={})
-    assert loaded.path is None
-    assert loaded.config.temporal.task_queue is None
+    config = load_config(folder=tmp_path, env={})
+    assert config.file is None
+    assert config.temporal.task_queue is None
 
 
 def test_the_file_is_found_in_a_parent_folder(tmp_path: Path) -> None:
     path = written(tmp_path, '[temporal]\ntask_queue = "q"\n')
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
-    loaded = load_config(folder=deep, env={})
-    assert (loaded.path, loaded.config.temporal.task_queue) == (path, "q")
+    config = load_config(folder=deep, env={})
+    assert (config.file, config.temporal.task_queue) == (path, "q")
 
 
 def test_the_option_precedes_the_variable_and_the_variable_the_search(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_the_option_precedes_the_variable_and_the_variable_the_search(tmp_path: 
     for name in ("named", "variable"):
         (tmp_path / f"{name}.toml").write_text(f'[temporal]\ntask_queue = "{name}"\n')
     env = {"ORGA_CONFIG": "variable.toml"}
-    assert load_config(folder=tmp_path, env=env).config.temporal.task_queue == "variable"
+    assert load_config(folder=tmp_path, env=env).temporal.task_queue == "variable"
     named = load_config(Path("named.toml"), folder=tmp_path, env=env)
-    assert named.config.temporal.task_queue == "named"
+    assert named.temporal.task_queue == "named"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_environment_precedes_the_file(
     tmp_path: Path, variable: str, value: str, key: str, expected: object
 ) -> None:
     written(tmp_path, '[temporal]\naddress = "f:2"\n[agents.Main]\nmodel = "m:n"\ntools = ["c"]\n')
-    found: Any = load_config(folder=tmp_path, env={"ORGA_TRUST": "1", variable: value}).config.model_dump()
+    found: Any = load_config(folder=tmp_path, env={"ORGA_TRUST": "1", variable: value}).model_dump()
     for part in key.split("."):
         found = found[part]
     assert found == expected
@@ -77,7 +77,7 @@ def test_a_relative_root_is_relative_to_the_file(tmp_path: Path) -> None:
     written(tmp_path, '[tools.files]\nroot = "docs"\n')
     deep = tmp_path / "a"
     deep.mkdir()
-    assert load_config(folder=deep, env={}).config.tools.files.root == tmp_path / "docs"
+    assert load_config(folder=deep, env={}).tools.files.root == tmp_path / "docs"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_server_starts_in_the_folder_of_its_file(tmp_path: Path, stated: str, 
     """The working folder may belong to somebody else, with its own program or `Makefile`."""
     (tmp_path / "orga.toml").write_text(f'[mcp.servers.x]\ncommand = "make"\n{stated}')
     (tmp_path / "below").mkdir()
-    config = load_config(folder=tmp_path / "below", env={"ORGA_TRUST": "1"}).config
+    config = load_config(folder=tmp_path / "below", env={"ORGA_TRUST": "1"})
     assert config.mcp.servers["x"].cwd == tmp_path / expected
 
 
@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Windows editors write it. It is not part of the first key and does not count for lines and columns."""
     path = tmp_path / "orga.toml"
     path.write_bytes(b'\xef\xbb\xbf[temporal]\naddress = "h:1"\n')
-    assert load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config.temporal.address == "h:1"
+    assert load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).temporal.address == "h:1"
     path.write_bytes(b"\xef\xbb\xbf[temporal]\naddress = 1\n")
     with pytest.raises(ConfigError, match=r"orga\.toml:2"):
         load_config(folder=tmp_path, env={})
@@ -204,8 +204,8 @@ def test_line_of(path: tuple[str, ...], line: int | None) -> None:
 def test_paths_in_a_list_are_relative_to_the_file(tmp_path: Path) -> None:
     written(tmp_path, '[tools]\nmanifests = ["tools/*.toml", "/elsewhere/a.toml"]\n')
     (tmp_path / "deep").mkdir()
-    loaded = load_config(folder=tmp_path / "deep", env={"ORGA_TRUST": "1"})
-    assert loaded.config.tools.manifests == (str(tmp_path / "tools/*.toml"), "/elsewhere/a.toml")
+    config = load_config(folder=tmp_path / "deep", env={"ORGA_TRUST": "1"})
+    assert config.tools.manifests == (str(tmp_path / "tools/*.toml"), "/elsewhere/a.toml")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_an_invalid_path_is_refused_with_its_key(tmp_path: Path, text: str, key:
 
 def test_the_home_of_an_unknown_user_is_a_missing_folder(tmp_path: Path) -> None:
     written(tmp_path, '[tools.files]\nroot = "~no-such-user/x"\n[tools]\nmanifests = ["~no-such-user/*.toml"]\n')
-    config = load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config
+    config = load_config(folder=tmp_path, env={"ORGA_TRUST": "1"})
     assert config.tools.files.root == tmp_path / "~no-such-user/x"
     with pytest.raises(ConfigError, match="which is no file"):
         load_config(Path("~no-such-user/orga.toml"), folder=tmp_path, env={})

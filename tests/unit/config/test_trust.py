@@ -81,7 +81,7 @@ def test_a_file_that_needs_trust_is_not_used_without_it(project: Path, text: str
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
 def test_a_harmless_file_needs_no_trust(project: Path, text: str) -> None:
     write_config(project, text)
-    assert load_config(folder=project, env={}).path
+    assert load_config(folder=project, env={}).file
 
 
 OPA = {"ORGA_POLICY__OPA__URL": "https://opa.example"}
@@ -213,7 +213,7 @@ HARMLESS_BESIDE: dict[str, tuple[dict[str, str], str]] = {
 def test_a_file_that_overrides_nothing_needs_no_trust(project: Path, env: dict[str, str], text: str) -> None:
     (project / "docs").mkdir()
     write_config(project, text)
-    assert load_config(folder=project, env=env).path
+    assert load_config(folder=project, env=env).file
 
 
 @pytest.mark.parametrize("text", [None, "", '[agents.a]\ntools = ["read_file"]'], ids=["no file", "a file", "an agent"])
@@ -229,7 +229,7 @@ def test_policies_that_replace_others_need_trust(project: Path, env: dict[str, s
         load_config(folder=project, env={})
         load_config(folder=project, env={**env, "ORGA_POLICY__ENGINE": "default"})
     assert orga_in(project, **env)("trust", str(named)).code == 0
-    assert load_config(folder=project, env=env).config.policy.dir == project / "policies"
+    assert load_config(folder=project, env=env).policy.dir == project / "policies"
     (project / "policies" / "more.cedar").write_text("")
     load_config(folder=project, env=env)
     assert orga_in(project, **env)("trust", "--revoke", str(named)).code == 0
@@ -276,7 +276,7 @@ def test_only_1_trusts_everything(project: Path, value: str) -> None:
 def test_settings_of_the_environment_are_the_users_own(project: Path) -> None:
     write_config(project, "")
     env = {"ORGA_POLICY__ENGINE": "allow", "ORGA_TOOLS__PYTHON": "a:b"}
-    assert load_config(folder=project, env=env).config.policy.engine == "allow"
+    assert load_config(folder=project, env=env).policy.engine == "allow"
 
 
 SHOP = "import prices\n\ndef refund(order: str) -> str:\n    return order\n"
@@ -406,7 +406,7 @@ def test_trust_covers_everything_that_a_command_runs(project: Path, command: lis
     (project / name).parent.mkdir(exist_ok=True)
     (project / name).write_bytes(b"\xa7\r\r\n\x01\0\0\0changed")
     assert digest_of(project) != before
-    assert rules_in_use(load_config(env={"ORGA_TRUST": "1"}).config, project, {}).is_forbidden(project / name, project)
+    assert rules_in_use(load_config(env={"ORGA_TRUST": "1"}), project, {}).is_forbidden(project / name, project)
 
 
 def digest_of(project: Path) -> str:

@@ -25,7 +25,7 @@ def test_trust_is_shown_remembered_listed_and_revoked(project: Path) -> None:
     store = project.parent / "home" / "trust.json"
     assert (store.stat().st_mode & 0o777, list(json.loads(store.read_text()))) == (0o600, [str(path)])
     assert str(path) in orga("trust", "--list").out
-    assert load_config(folder=project).path
+    assert load_config(folder=project).file
     assert "is not trusted any more" in orga("trust", "--revoke").out
     with pytest.raises(Untrusted):
         load_config(folder=project)

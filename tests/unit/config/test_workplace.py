@@ -27,7 +27,7 @@ def a_place(folder: Path, monkeypatch: pytest.MonkeyPatch, toml: str | None = No
     if toml is not None:
         (folder / "orga.toml").write_text(toml)
     monkeypatch.chdir(folder)
-    return workplace(load_config(env={"ORGA_TRUST": "1"}).config)
+    return workplace(load_config(env={"ORGA_TRUST": "1"}))
 
 
 def test_a_place_is_identified_by_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_folder_keeps_its_queue_if_its_configuration_changes(tmp_path: Path, m
     file, moved, above = tmp_path / "orga.toml", tmp_path / "other.toml", tmp_path.parent / "orga.toml"
 
     def found(named: Path | None = None) -> tuple[str, str]:
-        config = load_config(named, env={"ORGA_TRUST": "1"}).config
+        config = load_config(named, env={"ORGA_TRUST": "1"})
         place = workplace(config)
         assert place.config == (str(config.file) if config.file else None)
         return own_queue(config, place, embedded=True), place.digest

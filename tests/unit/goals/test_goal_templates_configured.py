@@ -74,8 +74,8 @@ def test_a_mistake_is_reported_with_file_line_key_and_remedy(tmp_path: Path, tom
 
 
 def test_a_template_can_come_from_the_environment(tmp_path: Path) -> None:
-    loaded = load_config(folder=tmp_path, env={"ORGA_GOALS__PROMPTS__PLANNING": PLANNING})
-    assert loaded.config.goals.prompts.templates == PromptTemplates.of({"planning": PLANNING})
+    config = load_config(folder=tmp_path, env={"ORGA_GOALS__PROMPTS__PLANNING": PLANNING})
+    assert config.goals.prompts.templates == PromptTemplates.of({"planning": PLANNING})
     with pytest.raises(ConfigError, match=r"ORGA_GOALS__PROMPTS__PLANNING: goals\.prompts\.planning: lacks"):
         load_config(folder=tmp_path, env={"ORGA_GOALS__PROMPTS__PLANNING": "x"})
 

@@ -16,7 +16,7 @@ DSN = "postgresql://orga:planted-password@db.test/orga"
 
 def a_config(folder: Path, text: str, **env: str) -> OrgaConfig:
     (folder / "orga.toml").write_text(text, encoding="utf-8")
-    return load_config(folder=folder, env=env | {"ORGA_TRUST": "1"}).config
+    return load_config(folder=folder, env=env | {"ORGA_TRUST": "1"})
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_database_server_needs_trust_and_an_embedder_does_not(tmp_path: Path) 
     with pytest.raises(Untrusted, match="stores what agents learn on a server"):
         load_config(folder=tmp_path, env={})
     (tmp_path / "orga.toml").write_text('[knowledge]\nbackend = "sqlite"\nembedder = "wordllama"\n')
-    assert load_config(folder=tmp_path, env={}).config.knowledge.embedder == "wordllama"
+    assert load_config(folder=tmp_path, env={}).knowledge.embedder == "wordllama"
 
 
 def test_agents_cannot_write_the_store(tmp_path: Path) -> None:

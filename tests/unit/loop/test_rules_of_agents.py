@@ -90,7 +90,7 @@ def a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def config_of(project: Path, env: Mapping[str, str] | None = None) -> OrgaConfig:
-    return load_config(folder=project, env={"ORGA_TRUST": "1", **(env or {})}).config
+    return load_config(folder=project, env={"ORGA_TRUST": "1", **(env or {})})
 
 
 def tool_of(name: str, project: Path, env: Mapping[str, str] | None = None) -> Tool:

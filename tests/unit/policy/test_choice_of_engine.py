@@ -69,7 +69,7 @@ def settings_of(folder: Path, toml: str | None, **env: str) -> PolicySettings:
     below = folder / "below"
     below.mkdir()
     given = {"ORGA_TRUST": "1", **env}
-    return policy_settings(load_config(folder=below if toml is not None else folder, env=given).config.policy, env)
+    return policy_settings(load_config(folder=below if toml is not None else folder, env=given).policy, env)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_a_weaker_engine_must_be_configured(
     tmp_path: Path, stated: str, engine: str, before: str, change: str | None
 ) -> None:
     (tmp_path / "orga.toml").write_text(f'[policy]\nengine = "{stated}"' if stated else "")
-    config = load_config(folder=tmp_path).config
+    config = load_config(folder=tmp_path)
     if change is None:
         with pytest.raises(ConfigError, match=r'^policy: .* restore .* say \[policy\] engine = "default"'):
             engine_change_text(config, engine, before)
@@ -38,7 +38,7 @@ def test_each_configuration_has_its_own_memory(tmp_path: Path, monkeypatch: pyte
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "orga.toml").write_text("")
-    first, second = (load_config(folder=tmp_path / name).config for name in ("a", "b"))
+    first, second = (load_config(folder=tmp_path / name) for name in ("a", "b"))
     remember_engine(first, "cedar")
     remember_engine(second, "default")
     assert (remembered_engine(first), remembered_engine(second)) == ("cedar", "default")

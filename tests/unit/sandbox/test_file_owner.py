@@ -49,4 +49,4 @@ def test_a_file_of_another_user_is_not_read(project: Path, given: str, monkeypat
     for env in ({}, {"ORGA_TRUST": "1"}):
         with pytest.raises(ConfigError, match="belongs to another user"):
             load_config(folder=project, env=env)
-    assert load_config(path, folder=project, env={"ORGA_TRUST": "1"}).path == path
+    assert load_config(path, folder=project, env={"ORGA_TRUST": "1"}).file == path
