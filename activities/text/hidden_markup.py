@@ -5,9 +5,10 @@ CSS can make the text of an element unreadable. Nothing is laid out here: each d
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html import unescape
+from typing import NamedTuple
 
 Colour = tuple[int, int, int, float]
 """Red, green, blue (0 to 255) and opacity (0 to 1). Colours of other spaces get numbers that can only be compared."""
@@ -124,12 +125,19 @@ _FLAT = re.compile(
 _FADED = re.compile(r"opacity\(\s*\+?(?:0*\.?0+|0+\.0+\d*)(?:e\S*)?%?\s*\)")
 
 
-def declarations(style: str) -> dict[str, tuple[str, bool]]:
-    """Return the declarations of a style by name: the value in lower case, and whether it is `!important`.
+class Declaration(NamedTuple):
+    """A declaration of a style. The value is in lower case."""
+
+    value: str
+    is_important: bool
+
+
+def declarations(style: str) -> dict[str, Declaration]:
+    """Return the declarations of a style by name.
 
     The last one of a name wins, but not over `!important`. A value that no browser understands replaces no other one.
     """
-    found: dict[str, tuple[str, bool]] = {}
+    found: dict[str, Declaration] = {}
     plain = _ESCAPE.sub(_unescape, _COMMENT.sub("", style[:_MAX_CHARS])).lower()
     for part in plain.split(";"):
         name, _, value = part.partition(":")
@@ -137,14 +145,14 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
         value, bang, _ = value.strip()[:_MAX_VALUE].partition("!")
         is_important = bool(bang)
         if name in found:
-            is_outranked = found[name][1] and not is_important
+            is_outranked = found[name].is_important and not is_important
             if is_outranked or not _is_understood(name, value.strip()):
                 continue
-        found[name] = value.strip(), is_important
+        found[name] = Declaration(value.strip(), is_important)
     return found
 
 
-def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
+def hiding_declarations(style: Mapping[str, Declaration]) -> set[str]:
     """Return the names of the declarations that hide. Of two that hide only together, it returns the decisive one."""
     values = {name: value for name, (value, _) in style.items()}
     found = {name for name, value in values.items() if _is_hiding(name, value)}
@@ -155,7 +163,7 @@ def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
 
 def is_revealing(name: str, value: str) -> bool:
     """Return whether this value would undo a hiding declaration of the same name."""
-    hiding = hiding_declarations({name: (value, False), "overflow": ("hidden", False)})
+    hiding = hiding_declarations({name: Declaration(value, False), "overflow": Declaration("hidden", False)})
     return _is_understood(name, value) and name not in hiding
 
 
@@ -256,7 +264,7 @@ class StyleRule:
     """A selector with its declarations."""
 
     selector: str
-    style: dict[str, tuple[str, bool]]
+    style: dict[str, Declaration]
 
     def weight(self) -> tuple[int, int, int]:
         """Return the selector's specificity: the numbers of ids, of classes and the like, and of elements."""

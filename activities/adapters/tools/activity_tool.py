@@ -104,7 +104,7 @@ class ActivityTool:
         """
         if not activity.in_activity():
             raise ToolError(f"{self.spec.name} is an activity of another worker: only runs call it", kind="NotInRun")
-        handle = await self._started(activity.client(), arguments, context)
+        handle = await self._start_or_find(activity.client(), arguments, context)
         try:
             return ToolOutput.model_validate(await handle.result())
         except asyncio.CancelledError:
@@ -113,23 +113,21 @@ class ActivityTool:
                 await handle.cancel()
             raise
         except WorkflowFailureError as error:
-            raise self._failure(error) from None
+            raise self._tool_error(error) from None
 
-    async def _started(
+    async def _start_or_find(
         self, client: Client, arguments: dict[str, Any], context: ToolContext
     ) -> WorkflowHandle[Any, Any]:
         """Start the call, or find the call that an earlier attempt with the same key has started."""
         info = activity.info()
-        limit = info.start_to_close_timeout
-        limit_s = max((limit.total_seconds() if limit else PICKUP_S) - REPORT_S - MARGIN_S, MARGIN_S)
+        attempt_s = info.start_to_close_timeout.total_seconds() if info.start_to_close_timeout else PICKUP_S
+        limit_s = max(attempt_s - REPORT_S - MARGIN_S, MARGIN_S)
         workflow_id = f"{context.workflow_id}/{self.spec.name}/{context.idempotency_key}"
-        ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
-        facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
         call = ActivityCall(
             activity=self.activity,
             task_queue=self.task_queue,
             arguments=arguments,
-            context=ids | {name: value for name, value in facts.items() if value} if self._passes_context else None,
+            context=_context_argument(context) if self._passes_context else None,
             timeout_s=limit_s,
             pickup_s=min(PICKUP_S, limit_s),
             heartbeat_timeout_s=self._heartbeat_timeout_s,
@@ -147,45 +145,51 @@ class ActivityTool:
         except WorkflowAlreadyStartedError:  # an earlier attempt has succeeded
             return client.get_workflow_handle(workflow_id)
 
-    def _failure(self, error: WorkflowFailureError) -> ToolError:
-        cause: BaseException | None = error.cause
-        if isinstance(cause, ActivityError):
-            cause = cause.cause
-        elif isinstance(cause, ApplicationError):  # the workflow refused the call
-            return ToolError(cause.message, kind=cause.type or "ApplicationError")
+    def _tool_error(self, error: WorkflowFailureError) -> ToolError:
+        if isinstance(error.cause, ApplicationError):  # the workflow refused the call
+            return ToolError(error.cause.message, kind=error.cause.type or "ApplicationError")
+        cause = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
         if isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START:
             why = f"no worker took {self.activity} from the queue {self.task_queue}; tell the operator"
             return ToolError(why, kind="NoWorker", retryable=True, acted="no")
         if isinstance(cause, TimeoutError):
             return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
         if isinstance(cause, ApplicationError):
-            kind, is_final = cause.type or "ApplicationError", cause.non_retryable
-            return ToolError(cause.message, kind=kind, retryable=not is_final, acted=_stated_effect(cause, is_final))
+            kind, retryable = cause.type or "ApplicationError", not cause.non_retryable
+            return ToolError(cause.message, kind=kind, retryable=retryable, acted=_stated_effect(cause))
         message = cause.message if isinstance(cause, FailureError) else str(cause or error)
         return ToolError(message, kind=type(cause).__name__, retryable=True)
 
 
+def _context_argument(context: ToolContext) -> dict[str, Any]:
+    """Return the ids of the call, and those facts about its run that are not empty."""
+    ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
+    facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
+    return ids | {name: value for name, value in facts.items() if value}
+
+
 def _named_schema(name: str, declared: Any) -> dict[str, Any]:
+    """Return the schema of the declared type. Add the tool's name to an error."""
     try:
         return checked_output_schema(declared)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _stated_effect(error: ApplicationError, is_final: bool) -> Acted | None:
-    """Return what the details of a failure state about the activity's effect. A final failure is "maybe" by default."""
+def _stated_effect(error: ApplicationError) -> Acted | None:
+    """Return whether the activity had its effect, by the failure's details. If they lack it, a final one is "maybe"."""
     if NOT_DONE in error.details:
         return "no"
     if DONE in error.details:
         return "yes"
-    return "maybe" if is_final else None
+    return "maybe" if error.non_retryable else None
 
 
 WEEK_S = 604_800.0
 _YEAR_S = 31_536_000.0
 
 _OWN_PLACE = ToolOptions(task_queue=None, execution="activity")
-"""Options of `start` that do not apply to the deferred tool, because it calls `start` itself, where it runs."""
+"""Replaces options of `start` that choose where it runs, because the deferred tool calls `start` in its own process."""
 
 
 class DeferredTool:
@@ -228,19 +232,18 @@ class DeferredTool:
         self._start = PythonFunction(start) if callable(start) else start
         if self._start is not None and not hasattr(self._start, "spec"):
             raise ValueError(f"{name}: start: {start!r} is neither a function nor a tool; give one of them")
-        base = self._start.spec if self._start else None
-        given = parameters if parameters is not None else base.parameters if base else NO_ARGUMENTS
+        base = self._start.spec if self._start else ToolSpec(name=name, parameters=NO_ARGUMENTS)
         terms = Deferral(expires_s=expires_s, has_start=start is not None)
         spec = ToolSpec(
             name=name,
-            description=description or (base.description if base else ""),
-            parameters=dict(given),
-            effect=effect or (base.effect if base else "irreversible"),
-            options=base.options.with_overrides(_OWN_PLACE) if base else ToolOptions(),
-            main_argument=base.main_argument if base else None,
+            description=description or base.description,
+            parameters=dict(base.parameters if parameters is None else parameters),
+            effect=effect or base.effect,
+            options=base.options.with_overrides(_OWN_PLACE) if self._start else base.options,
+            main_argument=base.main_argument,
             deferred=terms if output_schema is None else terms.with_output_schema(_named_schema(name, output_schema)),
         )
-        self.spec = spec.with_takes_caller(base is not None and base.takes_caller)
+        self.spec = spec.with_takes_caller(base.takes_caller)
 
     @property
     def source(self) -> str:

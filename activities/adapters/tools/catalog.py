@@ -38,10 +38,9 @@ class ToolCatalog(dict[str, Tool]):
 
 
 class _ConfiguredTool:
-    """A tool with options from the config."""
+    """A tool whose own options are overridden by those of the configuration."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
-        """Override the tool's own options. Raise ValueError if the result contradicts the tool's effect."""
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
         self.spec = spec.with_effect(options.effect or spec.effect)
@@ -52,14 +51,17 @@ class _ConfiguredTool:
 
 
 def _check_options(spec: ToolSpec) -> None:
+    """Raise ValueError if the options contradict the effect, or what can run inside the workflow task."""
     section, options = f"tools.options.{spec.name}", spec.options
     if spec.effect == "irreversible" and (options.max_attempts or 1) > 1:
         why = 'an irreversible tool has one attempt; set effect = "idempotent" if it is'
         raise ValueError(f"{section}.max_attempts: {why}")
-    if options.execution == "local" and spec.effect != "read_only":
+    if options.execution != "local":
+        return
+    if spec.effect != "read_only":
         why = 'only a read_only tool can run inside the workflow task; leave "activity"'
         raise ValueError(f"{section}.execution: {why}")
-    if options.execution == "local" and options.timeout_s and options.timeout_s > MAX_LOCAL_TIMEOUT_S:
+    if options.timeout_s and options.timeout_s > MAX_LOCAL_TIMEOUT_S:
         raise ValueError(
             f"{section}.timeout_s: {options.timeout_s:g} s, but no abort is handled while a call runs inside the "
             f'workflow task; set at most {MAX_LOCAL_TIMEOUT_S:g}, or execution = "activity"'
@@ -76,10 +78,10 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
     for name in options:
         if name not in names:
             raise ValueError(f"options for {name!r}: there is no such tool; {known_names_hint(name, names)}")
-    return [_with_config_options(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
+    return [_configured_tool(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
 
 
-def _with_config_options(tool: Tool, options: ToolOptions) -> Tool:
+def _configured_tool(tool: Tool, options: ToolOptions) -> Tool:
     if options.isolation is None:
         return _ConfiguredTool(tool, options)
     key = f"tools.options.{tool.spec.name}.isolation"

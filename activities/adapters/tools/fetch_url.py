@@ -66,18 +66,22 @@ def decoded_text(body: bytes, charset: str | None) -> str:
     A guess takes some hundredths of a second, so call this in a thread.
     """
     marked = next((name for mark, name in _BOMS if body.startswith(mark)), None)
-    codec = marked or _known_encoding(charset) or _likely_encoding(body)
+    codec = marked or _known_encoding(charset or "") or _likely_encoding(body)
     return body.decode(codec, errors="replace").removeprefix("\ufeff")
 
 
-def _known_encoding(label: str | None) -> str | None:
-    if found := _LABELS.lookup(label) if label and label.isascii() else None:
+def _known_encoding(label: str) -> str | None:
+    """Return Python's codec for the web's or for Python's name of an encoding."""
+    if label.isascii() and (found := _LABELS.lookup(label)):
         name: str = found.codec_info.name
         return _WIDER_ENCODINGS.get(found.name) or _WIDER_ENCODINGS.get(name) or name
     try:
-        name = codecs.lookup(label or "").name.replace("-", "_")
+        return _web_codec(codecs.lookup(label).name.replace("-", "_"))
     except (LookupError, ValueError):
         return None
+
+
+def _web_codec(name: str) -> str | None:
     return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else None
 
 
@@ -89,12 +93,10 @@ def _likely_encoding(body: bytes) -> str:
         codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:
         best = charset_normalizer.from_bytes(body[:_MAX_GUESS_BYTES]).best()
-        name = best.encoding if best else ""
-        return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else "cp1252"
+        return (best and _web_codec(best.encoding)) or "cp1252"
     return "utf-8"
 
 
-MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
 _READABLE_TYPES = re.compile(
     r"text/.+|application/(?:.+\+)?(?:json|xml)|application/(?:yaml|x-yaml|toml|x-ndjson|javascript)"
 )
@@ -133,7 +135,9 @@ def _rendered_page(fetched: FetchedPage, title: str, text: str, offset: int) -> 
     shown = text[offset : offset + _MAX_FETCHED_BYTES].encode()[:_MAX_FETCHED_BYTES].decode(errors="ignore")
     end = offset + len(shown)
     lines = [f"Content of {fetched.url}"]
-    lines += [f"Title: {title}"] * bool(title and not offset) + [shown or "(no text)"]
+    if title and not offset:
+        lines.append(f"Title: {title}")
+    lines.append(shown or "(no text)")
     if end < len(text):
         lines.append(f"[cut at character {end} of {len(text)}; call fetch_url with offset={end} for more]")
     elif fetched.is_cut:
@@ -152,7 +156,11 @@ def _decoded_body(fetched: FetchedPage) -> str:
 
 _DEADLINE_S = 20.0
 _MAX_BYTES = 2_000_000
-_HEADERS = {"user-agent": "orga-fetch/0.1", "accept": MEDIA_TYPES, "accept-encoding": ACCEPTED_ENCODINGS}
+_HEADERS = {
+    "user-agent": "orga-fetch/0.1",
+    "accept": "text/html, text/*, application/json, application/xml, application/xhtml+xml",
+    "accept-encoding": ACCEPTED_ENCODINGS,
+}
 
 
 class _FetchParameters(Parameters):

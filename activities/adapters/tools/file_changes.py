@@ -1,4 +1,4 @@
-"""The tools that change files: `write_file` and `edit_file`. A record of edits prevents that a call edits twice."""
+"""The tools that change files: `write_file` and `edit_file`. A record of edits keeps a call from editing twice."""
 
 import fcntl
 import hashlib
@@ -82,13 +82,18 @@ async def replace_file(root: FileRoot, path: str, data: bytes) -> bool:
 
 
 def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -> bool:
-    target = root.locate(path)
-    if not target.name:
-        raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
+    target = _located_file(root, path)
     with path_errors(path), root.folder_to_write(path, target) as folder:
         mode = _existing_mode(path, target, folder)
         _replace_in_folder(stop, _FolderEntry(path, folder, target.name), data, mode)
     return mode is not None
+
+
+def _located_file(root: FileRoot, path: str) -> PurePosixPath:
+    target = root.locate(path)
+    if not target.name:
+        raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
+    return target
 
 
 def _existing_mode(path: str, target: PurePosixPath, folder: int) -> int | None:
@@ -277,9 +282,7 @@ class EditFile:
         return ToolOutput(content=await run_stoppable(FILE_THREADS, self._edit, parameters.path, edit, context))
 
     def _edit(self, stop: StopSignal, path: str, edit: "_TextEdit", context: ToolContext) -> str:
-        target = self._root.locate(path)
-        if not target.name:
-            raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
+        target = _located_file(self._root, path)
         ends = time.monotonic() + _RETRY_S
         with path_errors(path), self._root.folder_to_write(path, target, makes_folders=False) as folder:
             while (edited := self._edit_once(stop, _FolderEntry(path, folder, target.name), edit, context)) is None:
@@ -298,11 +301,11 @@ class EditFile:
             why = "it is a binary file and cannot be edited as text; use another file"
             raise path_refusal(path, why, "BinaryFile")
         _refuse_too_large(path, data)
-        key, before = context.idempotency_key, hashlib.sha256(data).digest()
+        key, digest = context.idempotency_key, hashlib.sha256(data).digest()
         recorded = self._records.find(key)
         text = _NormalisedText(data)
-        if recorded and before != recorded.before:
-            if before == recorded.after or recorded.is_done:
+        if recorded and digest != recorded.before:
+            if digest == recorded.after or recorded.is_done:
                 why = "an earlier attempt of this call has made the edit, so it was not repeated"
                 return f"Edited {printable_name(path)}: {why}"
             raise _unknown_outcome(path)
@@ -311,7 +314,7 @@ class EditFile:
         offsets = _offsets_to_replace(path, text, edit)
         edited = text.replaced(offsets, edit)
         _refuse_too_large(path, edited)
-        self._records.begin(key, before, hashlib.sha256(edited).digest())
+        self._records.begin(key, digest, hashlib.sha256(edited).digest())
         mode = stat.S_IMODE(status.st_mode)
         if not _replace_in_folder(stop, entry, edited, mode, lambda: _is_unchanged(status, entry)):
             self._records.remove(key)
@@ -411,17 +414,20 @@ def _offsets_to_replace(path: str, text: _NormalisedText, edit: _TextEdit) -> li
         why = "old_text is not in the file; read it again and copy the text exactly, without line numbers"
         raise path_refusal(path, why + _nearest_lines(text.data, edit.old), "TextNotFound")
     if len(offsets) > 1 and not edit.replaces_all:
-        lines = list(dict.fromkeys(text.line_number(offset) for offset in offsets[:_MAX_SHOWN_PLACES]))
-        more = " and more" if len(offsets) > _MAX_SHOWN_PLACES else ""
-        count = f"{_MAX_PLACES:,} times or more" if len(offsets) == _MAX_PLACES else f"{len(offsets)} times"
-        where = f"in line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
-        why = f"old_text is in the file {count}, {where}; add the lines around it, or set replace_all to true"
-        raise path_refusal(path, why, "TextNotUnique")
+        raise path_refusal(path, _ambiguity_text(text, offsets), "TextNotUnique")
     return offsets
 
 
+def _ambiguity_text(text: _NormalisedText, offsets: list[int]) -> str:
+    lines = list(dict.fromkeys(text.line_number(offset) for offset in offsets[:_MAX_SHOWN_PLACES]))
+    more = " and more" if len(offsets) > _MAX_SHOWN_PLACES else ""
+    count = f"{_MAX_PLACES:,} times or more" if len(offsets) == _MAX_PLACES else f"{len(offsets)} times"
+    where = f"in line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
+    return f"old_text is in the file {count}, {where}; add the lines around it, or set replace_all to true"
+
+
 def _nearest_lines(data: bytes, old: bytes) -> str:
-    """Return the place in the file that is most like a missing text, judged by its longest line, or ""."""
+    """Return the lines of the file that are most like a missing text, or "". Only its longest line is compared."""
     from rapidfuzz import fuzz, process  # imported late: deliveries use this module without the tools
 
     old_lines = old.decode(errors="replace").split("\n")

@@ -1,6 +1,6 @@
 """The tools that find files: `list_files` by name, `search_text` by content."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -48,8 +48,10 @@ class LinePattern:
     def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield for each matching line: its number, from 1, and the byte column of its first match."""
         start, number, counted = 0, 1, 0
-        while start < len(data) and (match := self._regex.search(data, start)) and match.start() < len(data):
+        while start < len(data) and (match := self._regex.search(data, start)):
             at: int = match.start()
+            if at == len(data):  # an empty match after the last line
+                return
             number += data.count(b"\n", counted, at)
             counted = at
             yield number, at - (data.rfind(b"\n", 0, at) + 1)
@@ -62,6 +64,8 @@ def _invalid_query(query: str, why: str) -> ToolError:
 
 
 _MAX_CHARACTERS = 300
+_MAX_EXCERPT_BYTES = 4 * (_MAX_CHARACTERS + 1)
+"""Bytes that are decoded for an excerpt. They have at least one character too many, as a character has up to four."""
 _BEFORE_MATCH_BYTES = 100
 
 
@@ -85,8 +89,8 @@ def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int
 def _line_excerpt(line: bytes, column: int) -> str:
     """Return a part of the line with at most 300 characters, which includes the start of the match."""
     start = 0 if column < _MAX_CHARACTERS - _BEFORE_MATCH_BYTES else column - _BEFORE_MATCH_BYTES
-    text = line[start : start + 4 * _MAX_CHARACTERS + 4].decode(errors="replace")
-    ends_early = len(text) > _MAX_CHARACTERS or len(line) > start + 4 * _MAX_CHARACTERS + 4
+    text = line[start : start + _MAX_EXCERPT_BYTES].decode(errors="replace")
+    ends_early = len(text) > _MAX_CHARACTERS or len(line) > start + _MAX_EXCERPT_BYTES
     return ("…" if start else "") + text[:_MAX_CHARACTERS] + ("…" if ends_early else "")
 
 
@@ -109,14 +113,17 @@ class _SearchParameters(Parameters):
 class _SearchFindings:
     lines: list[str] = field(default_factory=list[str])
     hits: int = 0
+    """Matching lines."""
     size: int = 0
+    """Bytes of `lines`."""
     binary: int = 0
+    """Skipped files of this kind, as the next two."""
     large: int = 0
     unreadable: int = 0
 
-    def add(self, hits: Sized, lines: Iterable[str]) -> None:
+    def add(self, hits: int, lines: Iterable[str]) -> None:
         """Add the lines of a file. Stop after the line that reaches the size of a result."""
-        self.hits += len(hits)
+        self.hits += hits
         for line in lines:
             self.lines.append(line)
             self.size += len(line.encode()) + 1
@@ -148,29 +155,31 @@ class SearchText:
         walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
         found = _SearchFindings()
         for file in walk.files():
-            if wanted(file.relative) and (data := self._text(file, found)):
+            if wanted(file.relative) and (data := _searchable_text(file, found)):
                 hits = dict(islice(query.matches(data), parameters.limit - found.hits))
                 if hits:
-                    found.add(hits, matching_lines(printable_name(file.path), data, hits, parameters.context))
+                    found.add(len(hits), matching_lines(printable_name(file.path), data, hits, parameters.context))
             if _is_full(found, parameters):
                 break
         lines = found.lines or [f"No match for {parameters.query!r} in {printable_name(parameters.path)}"]
         return "\n".join([*lines, *_omission_notes(found, parameters, walk.cut)])
 
-    def _text(self, file: WalkedFile, found: _SearchFindings) -> bytes:
-        try:
-            with file.open() as opened:
-                data = opened.read(_MAX_FILE_BYTES + 1)
-        except (ToolError, OSError):
-            found.unreadable += 1
-            return b""
-        if is_binary(data):
-            found.binary += 1
-            return b""
-        if len(data) > _MAX_FILE_BYTES:
-            found.large += 1
-            return b""
-        return data.replace(b"\r\n", b"\n")
+
+def _searchable_text(file: WalkedFile, found: _SearchFindings) -> bytes:
+    r"""Return the file with `\n` as line ends. If it cannot be searched, count it as skipped and return b""."""
+    try:
+        with file.open() as opened:
+            data = opened.read(_MAX_FILE_BYTES + 1)
+    except (ToolError, OSError):
+        found.unreadable += 1
+        return b""
+    if is_binary(data):
+        found.binary += 1
+        return b""
+    if len(data) > _MAX_FILE_BYTES:
+        found.large += 1
+        return b""
+    return data.replace(b"\r\n", b"\n")
 
 
 def _is_full(found: _SearchFindings, parameters: _SearchParameters) -> bool:

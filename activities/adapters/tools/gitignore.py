@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import re2
 
@@ -30,16 +30,18 @@ class IgnoreRules:
     """The patterns that apply in a folder: those of its own file, and those of the folders above it."""
 
     def __init__(self, files: "tuple[tuple[int, _IgnoreFile], ...]" = ()) -> None:
-        """Take the files, the outermost first, each with the length of its folder's path including the last slash."""
+        """Take the files, outermost first. Each has the length of its folder's path including the last slash."""
         self._files = files
 
-    def in_folder(self, inside: str, folder: int | Path) -> Self:
-        """Return the rules for a folder inside. Its file has no effect if it is a link (as in git) or too large.
+    def in_folder(self, prefix: str, folder: int | Path) -> Self:
+        """Return the rules for a folder inside. Its own file has no effect if it is a link (as in git) or too large.
 
-        `inside` is the folder's path from the root: empty, or with a slash at its end.
+        Args:
+            prefix: The folder's path from the root, with a slash at its end. "" for the root.
+            folder: The folder's descriptor or path.
         """
         file = _parsed_file(_file_content(folder))
-        return type(self)((*self._files, (len(inside), file))) if file.patterns else self
+        return type(self)((*self._files, (len(prefix), file))) if file.patterns else self
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
         """Return whether a path is ignored. The nearest file with a matching pattern decides, by its last match."""
@@ -54,7 +56,7 @@ NO_IGNORE_RULES = IgnoreRules()
 
 
 def _file_content(folder: int | Path) -> bytes:
-    """Return the content of the folder's file, or nothing if there is none or it cannot be used."""
+    """Return the content of the folder's file, or b"" if there is none or it cannot be used."""
     with suppress(OSError):
         path, parent = (FILE_NAME, folder) if isinstance(folder, int) else (folder / FILE_NAME, None)
         with os.fdopen(os.open(path, _FILE_FLAGS, dir_fd=parent), "rb") as file:
@@ -64,27 +66,34 @@ def _file_content(folder: int | Path) -> bytes:
     return b""
 
 
+class _Pattern(NamedTuple):
+    regex: Any
+    ignores: bool
+    """False for a line with `!`: a path that matches is not ignored."""
+
+
 @dataclass(frozen=True)
 class _IgnoreFile:
-    patterns: tuple[tuple[Any, bool], ...]
-    """The patterns, the last one first. The bool is True if the pattern ignores a path, False after a `!`."""
+    patterns: tuple[_Pattern, ...]
+    """The last line of the file comes first."""
     any_pattern: Any
     """Matches each path that one of the patterns matches. It is quicker, because most paths match no pattern."""
 
     def decision(self, path: bytes) -> bool | None:
+        """Return whether the path is ignored, or None if no pattern matches it."""
         if not self.any_pattern.fullmatch(path):
             return None
-        return next((ignores for pattern, ignores in self.patterns if pattern.fullmatch(path)), None)
+        return next(pattern.ignores for pattern in self.patterns if pattern.regex.fullmatch(path))
 
 
 @lru_cache(maxsize=64)
 def _parsed_file(content: bytes) -> _IgnoreFile:
-    found: list[tuple[Any, bool]] = []
+    found: list[_Pattern] = []
     sources: list[bytes] = []
     for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_MAX_PATTERNS]:
         with suppress(ValueError):  # git does not use an invalid pattern either
             if source := _pattern_source(line.removesuffix(b"\r").decode("latin-1").removeprefix("!")):
-                found.append((_compiled(source), not line.startswith(b"!")))
+                found.append(_Pattern(_compiled(source), ignores=not line.startswith(b"!")))
                 sources.append(source)
     return _IgnoreFile(tuple(reversed(found)), _compiled(b"|".join(sources)) if sources else None)
 
@@ -99,7 +108,7 @@ _CLASS_PART = re.compile(r"\[:[a-z]+:\]|\\(.)|(.)", re.DOTALL)
 
 
 def _pattern_source(line: str) -> bytes:
-    """Return the regular expression for a line, or nothing for a comment or an empty line.
+    """Return the regular expression for a line, or b"" for a comment or an empty line.
 
     It matches the path of a folder with a slash at its end. Raise ValueError if the line is invalid.
     """

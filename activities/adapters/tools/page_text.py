@@ -4,11 +4,12 @@ import json
 import re
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from orga.activities.text.hidden_markup import (
+    Declaration,
     StyleRule,
     declarations,
     hiding_declarations,
@@ -27,17 +28,41 @@ _MAX_HIDING_RULES = 300
 _MAX_SHOWING_RULES = 300
 _INLINE_WEIGHT = (9, 0, 0)
 
-_Weight = tuple[bool, tuple[int, int, int], int]
+_Specificity = tuple[int, int, int]
+_Weight = tuple[bool, _Specificity, int]
 """The weight of a style declaration: is it important, its specificity, its position. The greatest weight wins."""
 
 
-class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
-    """The weight of the winning declaration of each element and property, and whether it hides the element."""
+class _WinningDeclarations:
+    """The winning declaration of each property that some declaration uses to hide an element, by element."""
 
-    def add_declaration(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
-        known = self.get((node, name))
-        if known is None or known[0] <= weight:
-            self[node, name] = weight, hides
+    def __init__(self) -> None:
+        self._by_node: dict[int, dict[str, tuple[_Weight, bool]]] = {}
+        """The bool is True if the winning declaration hides the element."""
+
+    def hide(self, node: int, weights: Mapping[str, _Weight]) -> None:
+        """Add declarations that hide an element."""
+        known = self._by_node.setdefault(node, {})
+        for name, weight in weights.items():
+            if name not in known or known[name][0] <= weight:
+                known[name] = weight, True
+
+    def show(self, node: int, weights: Mapping[str, _Weight]) -> None:
+        """Add declarations that undo hiding ones of the same property."""
+        known = self._by_node.get(node, {})
+        for name, weight in weights.items():
+            if name in known and known[name][0] <= weight:
+                known[name] = weight, False
+
+    def properties(self, node: int) -> Set[str]:
+        """Return the properties that some declaration uses to hide this element."""
+        return self._by_node.get(node, {}).keys()
+
+    def all_properties(self) -> set[str]:
+        return {name for known in self._by_node.values() for name in known}
+
+    def hidden_nodes(self) -> set[int]:
+        return {node for node, known in self._by_node.items() if any(hides for _, hides in known.values())}
 
 
 def hidden_nodes(page: LexborHTMLParser) -> set[int]:
@@ -51,20 +76,26 @@ def hidden_nodes(page: LexborHTMLParser) -> set[int]:
 def _hidden_by_style(page: LexborHTMLParser) -> set[int]:
     winners = _WinningDeclarations()
     sheet_rules = _sheet_rules(page)
-    names = _add_hiding_rules(page, sheet_rules, winners)
-    candidates = {node for node, _ in winners}
-    if candidates:
-        _add_showing_rules(page, sheet_rules, names, candidates, winners)
+    _add_hiding_rules(page, sheet_rules, winners)
+    _add_showing_rules(page, sheet_rules, winners)
     for node in page.css("[style]"):
         style = declarations(node.attributes.get("style") or "")
-        hides = hiding_declarations(style)
-        for name in hides:
-            winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=True)
-        if node.mem_id in candidates:
-            for name in style.keys() & names - hides:
-                if (node.mem_id, name) in winners and is_revealing(name, style[name][0]):
-                    winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=False)
-    return {node for (node, _), (_, hides) in winners.items() if hides}
+        hiding = hiding_declarations(style)
+        if hiding:
+            winners.hide(node.mem_id, _weights(style, hiding, _INLINE_WEIGHT))
+        revealing = _revealing_names(style, winners.properties(node.mem_id) - hiding)
+        winners.show(node.mem_id, _weights(style, revealing, _INLINE_WEIGHT))
+    return winners.hidden_nodes()
+
+
+def _revealing_names(style: Mapping[str, Declaration], names: Set[str]) -> set[str]:
+    return {name for name in style.keys() & names if is_revealing(name, style[name].value)}
+
+
+def _weights(
+    style: Mapping[str, Declaration], names: Set[str], specificity: _Specificity, position: int = 0
+) -> dict[str, _Weight]:
+    return {name: (style[name].is_important, specificity, position) for name in names}
 
 
 def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
@@ -80,39 +111,27 @@ def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
     return found
 
 
-def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> set[str]:
-    names: set[str] = set()
+def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> None:
     count = 0
     for position, rule in enumerate(sheet_rules):
-        if count < _MAX_HIDING_RULES and (hides := hiding_declarations(rule.style)):
+        if count < _MAX_HIDING_RULES and (names := hiding_declarations(rule.style)):
             count += 1
-            names |= hides
-            weights = {name: (rule.style[name][1], rule.weight(), position) for name in hides}
+            weights = _weights(rule.style, names, rule.weight(), position)
             for node in _matching_nodes(page, rule.selector):
-                for name, weight in weights.items():
-                    winners.add_declaration(node.mem_id, name, weight, hides=True)
-    return names
+                winners.hide(node.mem_id, weights)
 
 
-def _add_showing_rules(
-    page: LexborHTMLParser,
-    sheet_rules: list[StyleRule],
-    names: set[str],
-    candidates: set[int],
-    winners: _WinningDeclarations,
-) -> None:
+def _add_showing_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> None:
+    """Add the rules that undo hiding ones."""
+    names = winners.all_properties()
     count = 0
     for position, rule in enumerate(sheet_rules):
-        others = rule.style.keys() & names - hiding_declarations(rule.style)
-        shown = {name for name in others if is_revealing(name, rule.style[name][0])}
-        if count >= _MAX_SHOWING_RULES or not shown:
-            continue
-        count += 1
-        weights = {name: (rule.style[name][1], rule.weight(), position) for name in shown}
-        for node in _matching_nodes(page, rule.selector):
-            for name, weight in weights.items() if node.mem_id in candidates else ():
-                if (node.mem_id, name) in winners:
-                    winners.add_declaration(node.mem_id, name, weight, hides=False)
+        shown = _revealing_names(rule.style, names - hiding_declarations(rule.style))
+        if count < _MAX_SHOWING_RULES and shown:
+            count += 1
+            weights = _weights(rule.style, shown, rule.weight(), position)
+            for node in _matching_nodes(page, rule.selector):
+                winners.show(node.mem_id, weights)
 
 
 def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:

@@ -47,13 +47,13 @@ def validation_error_text(error: ValidationError) -> str:
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema without pydantic's titles, because they repeat the names. A property called `title` stays."""
     return {
-        key: _without_title(key, value)
+        key: _value_without_titles(key, value)
         for key, value in schema.items()
         if not (key == "title" and isinstance(value, str))
     }
 
 
-def _without_title(key: str, value: Any) -> Any:
+def _value_without_titles(key: str, value: Any) -> Any:
     if key in ("properties", "$defs"):
         return {name: without_titles(inner) for name, inner in value.items()}
     if key in ("default", "examples", "enum", "const"):

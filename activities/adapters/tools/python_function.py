@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property, partial
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -49,6 +49,12 @@ MAX_DEPTH = 100
 
 _MISSING_VALUE_TYPES = frozenset({"NaTType", "NAType"})
 """The types of missing values in pandas tables. They need a case of their own, because `NaTType` looks like a date."""
+
+_NON_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+"""The text for a number that JSON cannot express, by Python's text."""
+
+_TO_PLAIN_METHODS = ("tolist", "to_dicts", "to_list", "to_pylist", "to_dict")
+"""Methods of arrays and tables that return plain lists and rows. The first one that an object has is used."""
 
 _TOO_MANY_VALUES = f"more than {MAX_VALUES:,} values; have it return less"
 
@@ -140,9 +146,7 @@ class _JsonConversion:
         if given is None or isinstance(given, (bool, int)):
             return given
         if isinstance(given, float):
-            if isfinite(given):
-                return given
-            return "NaN" if isnan(given) else f"{'-' if given < 0 else ''}Infinity"
+            return given if isfinite(given) else _NON_FINITE[str(float(given))]
         is_text = isinstance(given, (str, PurePath)) and not isinstance(given, Enum)
         if is_text or type(given).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))
@@ -170,6 +174,7 @@ class _JsonConversion:
             items = cast("Mapping[Any, Any]", given).items()
             return {self._key_text(key): self.json_value(item) for key, item in items}
         if (plain := self._plain_value(given)) is not given:
+            # numpy returns a number that Python cannot hold, such as a longdouble, as a copy of the same type
             return str(given) if type(plain) is type(given) else self.json_value(plain)
         if isinstance(given, Iterable) and not isinstance(given, type):
             if not isinstance(given, Collection):
@@ -179,19 +184,15 @@ class _JsonConversion:
 
     def _plain_value(self, given: Any) -> Any:
         """Return arrays and tables of numpy, pandas, polars, torch and Arrow as lists and rows, others unchanged."""
-        if not any(hasattr(given, each) for each in ("tolist", "to_list", "to_dict", "to_dicts", "to_pylist")):
+        method = next((name for name in _TO_PLAIN_METHODS if hasattr(given, name)), None)
+        if method is None:
             return given
         if isinstance(size := getattr(given, "size", 0), int) and size > self._left:
             raise self._refusal(_TOO_MANY_VALUES)
         if getattr(getattr(given, "dtype", None), "kind", "") in ("M", "m"):
             given = given.astype(str)  # as numbers of nanoseconds, times would lose their unit
-        if hasattr(given, "index") and hasattr(given, "to_dict"):  # a pandas table
-            has_labels = type(given.index).__name__ != "RangeIndex"
-            if hasattr(given, "columns"):
-                return (given.reset_index() if has_labels else given).to_dict("records")
-            return given.to_dict() if has_labels else given.tolist()
-        name = next(each for each in ("tolist", "to_dicts", "to_list", "to_pylist", "to_dict") if hasattr(given, each))
-        return getattr(given, name)()
+        is_pandas = hasattr(given, "index") and hasattr(given, "to_dict")
+        return _pandas_value(given) if is_pandas else getattr(given, method)()
 
     def _key_text(self, given: Any) -> str:
         key = self.json_value(given)
@@ -214,6 +215,14 @@ class _JsonConversion:
 
     def _refusal(self, what: str) -> ToolError:
         return _unusable_result(self._name, what, self._acted)
+
+
+def _pandas_value(given: Any) -> Any:
+    """Return a data frame as rows. Return a series as a list, or as an object if its values have labels."""
+    has_labels = type(given.index).__name__ != "RangeIndex"
+    if hasattr(given, "columns"):
+        return (given.reset_index() if has_labels else given).to_dict("records")
+    return given.to_dict() if has_labels else given.tolist()
 
 
 def _model_fields(model: BaseModel) -> Any:
@@ -329,8 +338,9 @@ def _refuse_unusable(parameter: inspect.Parameter, hints: dict[str, Any]) -> Non
 
 
 def _is_context(annotation: Any) -> bool:
-    inner = get_args(annotation) if get_origin(annotation) not in (None, Annotated) else (annotation,)
-    return ToolContext in inner
+    """Return whether a parameter takes a `ToolContext`, alone or in a union with other types."""
+    inner = () if get_origin(annotation) is Annotated else get_args(annotation)
+    return annotation is ToolContext or ToolContext in inner
 
 
 def _annotated_type(annotation: Any, text: str | None) -> Any:
@@ -368,7 +378,6 @@ def _first_sentence(error: PydanticUserError | PydanticUndefinedAnnotation) -> s
 
 
 Isolation = Literal["thread", "process"]
-FunctionRunner = Callable[[dict[str, Any], ToolContext], Any]
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -388,7 +397,7 @@ class PythonFunction:
 
         Args:
             path: The import path for a process. None: the path is derived from the function.
-            isolation: Where the function runs. None: the decorator decides.
+            isolation: Where the function runs, and where its result is awaited. None: the decorator decides.
         """
         marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
@@ -400,15 +409,19 @@ class PythonFunction:
         self._path = path
         self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
-        default = None if _is_async(function) else "thread"
-        chosen = isolation or ("process" if marks.blocking else default)
-        self._run = self._select_runner(chosen, name, is_chosen=isolation is not None)
+        self._is_async = _is_async(function)
+        self._threads = OwnThreads[Any](name)
+        effective = isolation or _declared_isolation(marks, self._is_async)
+        if effective == "process":
+            self._run = FunctionProcess(name, path or import_path_of(function)).run
+        else:
+            self._run = self._run_in_loop if isolation is None else self._run_in_thread
         spec = ToolSpec(
             name=name,
             description=docstring_summary(next(iter(docstrings(function)), "")),
             parameters=self._parameters.schema,
             effect=marks.effect,
-            options=_tool_options(marks, chosen),
+            options=_tool_options(marks, effective),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
         schema = _output_schema(function, marks.output_schema)
@@ -438,21 +451,16 @@ class PythonFunction:
             result = self._function(*args, **kwargs)
             return result if is_async_result(result) else as_output(self.spec.name, result)
 
-    def _select_runner(self, isolation: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
-        if isolation == "process":
-            return FunctionProcess(name, self._path or import_path_of(self._function)).run
-        threads = OwnThreads[Any](name)
-        if is_chosen:
-            return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
+    async def _run_in_thread(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Call the function and await its result in a thread."""
+        return await self._threads.run(partial(self.call_here, arguments, context))
 
-        async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-            """Await the result in the worker's event loop. A plain function may return an awaitable, too."""
-            call = partial(self._call_function, arguments, context)
-            with raising_tool_errors(name):
-                result = call() if isolation is None else await threads.run(call)
-                return await awaited_output(name, result)
-
-        return run
+    async def _run_in_loop(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Await the result in the worker's event loop. Only a function that is not `async` is called in a thread."""
+        call = partial(self._call_function, arguments, context)
+        with raising_tool_errors(self.spec.name):
+            result = call() if self._is_async else await self._threads.run(call)
+            return await awaited_output(self.spec.name, result)
 
 
 def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any] | None:
@@ -524,6 +532,12 @@ def _own_name(function: Callable[..., Any]) -> str:
     named = (each for each in function_layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
     first = next(named)
     return getattr(first, "__name__", type(first).__name__)
+
+
+def _declared_isolation(marks: ToolMarks, is_async: bool) -> Isolation | None:
+    if marks.blocking:
+        return "process"
+    return None if is_async else "thread"
 
 
 def _tool_options(marks: ToolMarks, isolation: Isolation | None) -> ToolOptions:

@@ -97,6 +97,10 @@ class _ReadParameters(Parameters):
     end_line: int | None = Field(default=None, ge=1, description="Last line, included.")
 
 
+class _PdfBytes(bytes):
+    """The content of a whole PDF, whose text is not extracted yet."""
+
+
 class ReadFile:
     """Returns some lines (a window) of a text file of any size or of a PDF's text. It returns a picture as it is."""
 
@@ -120,35 +124,38 @@ class ReadFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReadParameters.parse(arguments)
         found = await run_stoppable(FILE_THREADS, self._read, parameters)
-        if isinstance(found, bytes):
+        if isinstance(found, _PdfBytes):
             found = await self._pdf_window_text(parameters, found)
-        return ToolOutput(content=found) if isinstance(found, str) else _picture_output(parameters.path, found)
+        return ToolOutput(content=found) if isinstance(found, str) else _media_output(parameters.path, found)
 
     async def _pdf_window_text(self, parameters: _ReadParameters, data: bytes) -> str | Media:
         """Return the window of the PDF's text, or the PDF itself if it has no text."""
-        digest = hashlib.sha256(data).digest()
-        async with self._pdf_processes:
-            if self._last_pdf is None or self._last_pdf[0] != digest:
-                try:
-                    self._last_pdf = digest, await pdf_text(data)
-                except PdfWithoutText:
-                    return Media(data, Path(parameters.path).name)
-                except UnreadablePdf as error:
-                    raise path_refusal(parameters.path, str(error), "UnreadablePdf") from None
-            found = self._last_pdf[1]
+        try:
+            found = await self._pdf_text(data)
+        except PdfWithoutText:
+            return Media(data, Path(parameters.path).name)
+        except UnreadablePdf as error:
+            raise path_refusal(parameters.path, str(error), "UnreadablePdf") from None
         text = "".join(f"[page {number}]\n{page}\n" for number, page in enumerate(found.pages, 1))
         file = BytesIO(text.encode(errors="replace"))
         return _window_text(parameters, file, lambda: False, f", the text of {found.note()}")
 
-    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes | Media:
-        """Return the window of a text file as a string, a whole PDF as bytes, or a picture as media."""
+    async def _pdf_text(self, data: bytes) -> PdfText:
+        digest = hashlib.sha256(data).digest()
+        async with self._pdf_processes:
+            if self._last_pdf is None or self._last_pdf[0] != digest:
+                self._last_pdf = digest, await pdf_text(data)
+            return self._last_pdf[1]
+
+    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | _PdfBytes | Media:
+        """Return the window of a text file, a whole PDF, or a picture."""
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
             head = file.read(SNIFFED_BYTES)
             file.seek(0)
             if head.startswith(PDF_SIGNATURE):
-                return file.read(MAX_PDF_BYTES + 1)
+                return _PdfBytes(file.read(MAX_PDF_BYTES + 1))
             if is_picture(head):
                 return Media(file.read(MAX_IMAGE_BYTES + 1), Path(parameters.path).name)
             if is_binary(head):
@@ -165,7 +172,7 @@ class ReadFile:
         return self._clock() > ends
 
 
-def _picture_output(path: str, media: Media) -> ToolOutput:
+def _media_output(path: str, media: Media) -> ToolOutput:
     try:
         part = loaded_media(media)
     except UnusableMedia as error:
@@ -183,14 +190,15 @@ def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[
     path, first = parameters.path, parameters.start_line
     source = _BoundedLines(file, is_over)
     taken, count = _taken_lines(source, first, parameters.end_line)
-    count, last = count + source.count_rest(), first + len(taken) - 1
+    count += source.count_rest()
+    last = first + len(taken) - 1
     if source.is_cut and not taken:
         why = f"line {first} is not reached in {TIME_LIMIT_S:g} s; search_text finds text in it"
         raise path_refusal(path, why, "FileTooLarge")
-    if count and first > count:
-        raise path_refusal(path, f"it has {count} lines; use a start_line up to that", "InvalidArguments")
     if not count:
         return f"{printable_name(path)} (empty)"
+    if first > count:
+        raise path_refusal(path, f"it has {count} lines; use a start_line up to that", "InvalidArguments")
     total = f"{count} or more" if source.is_cut else f"{count}"
     note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if any(map(_is_undecodable, taken)) else ""
     lines = [f"{printable_name(path)} (lines {first}-{last} of {total}{about}{note})"]
@@ -198,8 +206,8 @@ def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[
     lines += [f"{number}\t{text}" for number, text in enumerate(texts, first)]
     if any(len(line) > MAX_BYTES for line in taken):
         lines.append(f"[line {last} is cut at {MAX_BYTES:,} bytes; search_text finds text in the rest of it]")
-    is_last = last == parameters.end_line or (last == count and not source.is_cut)
-    if not is_last:
+    ends_file = last == count and not source.is_cut
+    if not ends_file and last != parameters.end_line:
         lines.append(f"[cut at line {last} of {total}; call read_file with start_line={last + 1} for more]")
     return "\n".join(lines)
 
@@ -211,7 +219,7 @@ def _taken_lines(source: _BoundedLines, first: int, last: int | None) -> tuple[l
     for number, line in enumerate(source.lines(), 1):
         if number < first:
             continue
-        size += len(line) + len(str(number)) + 2
+        size += len(f"{number}\t") + len(line) + len("\n")
         fits = len(taken) < MAX_LINES and (size <= MAX_BYTES or not taken)
         if not fits or (last is not None and number > last):
             break

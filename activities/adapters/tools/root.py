@@ -136,7 +136,10 @@ class FileRoot:
 
 
 def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
-    """Open a regular file in an open folder for reading. `path` is the path for errors. The root has the name ""."""
+    """Open a regular file in an open folder for reading. `path` is the path for errors.
+
+    The name "" means the root itself, which is refused like any folder.
+    """
     # Check before opening, because opening a device can have effects.
     refuse_irregular(path, os.stat(name or ".", dir_fd=folder, follow_symlinks=False))
     opened = os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb")
