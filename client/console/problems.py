@@ -73,26 +73,8 @@ def invalid(problems: Sequence[str]) -> Problem:
     return Problem(422, "; ".join(problems), errors=[_where_and_detail(line) for line in problems])
 
 
-def invalid_input(error: InvalidInput) -> Problem:
-    return invalid(_problem_lines(str(error)))
-
-
 _PLACE = re.compile(r"(?P<key>[^\s:;'\"]+)(?P<value> '[^']*')?: ")
 """The beginning of a problem: its key, and perhaps the key's value."""
-
-
-def _problem_lines(text: str) -> list[str]:
-    """Return one line for each problem of a text such as `key: what is wrong; more about it; other key: ...`.
-
-    A part that does not begin with a key says more about the problem before it.
-    """
-    lines: list[str] = []
-    for part in re.split(r"; |\n", text):
-        if lines and not _PLACE.match(part):
-            lines[-1] += f"; {part}"
-        else:
-            lines.append(part)
-    return lines
 
 
 def _where_and_detail(line: str) -> dict[str, str]:
@@ -165,7 +147,7 @@ async def handle_problem(request: Request, error: Exception) -> Response:
     if isinstance(error, Problem):
         return problem_answer(request, error)
     if isinstance(error, InvalidInput):
-        return problem_answer(request, invalid_input(error))
+        return problem_answer(request, invalid(error.problems))
     if isinstance(error, HTTPException):
         return problem_answer(request, _http_problem(error))
     for kind, status in STATUS_BY_ERROR:

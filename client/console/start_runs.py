@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
 from orga.client.console.openapi import json_schema
-from orga.client.console.problems import Problem, invalid, invalid_input, refused
+from orga.client.console.problems import Problem, invalid, refused
 from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
 from orga.client.errors import OrgaError
@@ -142,7 +142,7 @@ def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: M
         checked = kind.parse(given)
         console.check(checked)
     except InvalidInput as error:
-        raise invalid_input(error) from None
+        raise invalid(error.problems) from None
     return checked
 
 

@@ -42,7 +42,7 @@ class CheckedInput(BaseModel):
             except ValidationError as error:
                 if all(details["type"] != "extra_forbidden" for details in error.errors(include_url=False)):
                     raise
-                raise InvalidInput("; ".join(validation_problems(error, type(self)))) from None
+                raise InvalidInput(*validation_problems(error, type(self))) from None
 
         __init__.__pydantic_base_init__ = True  # otherwise pydantic also calls it when it reads a history
 
@@ -133,8 +133,6 @@ def _is_numeric_kind(kind: Any) -> bool:
         return _is_numeric(get_args(kind)[1 if get_origin(kind) is dict else 0])
     return kind is int or kind is float
 
-
-B = TypeVar("B", bound=CheckedInput)
 
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 500
@@ -244,7 +242,15 @@ def _shown_key(key: object) -> str:
 
 
 class InvalidInput(ValueError):
-    """Input that no run can start with. Each line names a key and what is wrong with it."""
+    """Input that no run can start with."""
+
+    def __init__(self, *problems: str) -> None:
+        """Each problem names a key and what is wrong with it, as `key: problem`."""
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 def not_an_object(raw: object, example: str) -> InvalidInput:
@@ -254,12 +260,14 @@ def not_an_object(raw: object, example: str) -> InvalidInput:
     return InvalidInput(f"input: give an object such as {example}, not {type(raw).__name__}")
 
 
-def check_input(kind: type[B], raw: object) -> B:
-    """Return the checked input. Raise InvalidInput, which lists every problem with its key."""
+def check_input(kind: type[M], raw: object, *, long: frozenset[str] = _BOUNDED_BY_BYTES) -> M:
+    """Return the checked input. Keys in `long` have limits of their own. Raise InvalidInput with every problem."""
+    if problem := _size_problem(raw, long):
+        raise InvalidInput(problem)
     try:
-        return parse_record(kind, raw, long=_BOUNDED_BY_BYTES)
-    except ValueError as error:
-        raise InvalidInput(str(error)) from None
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise InvalidInput(*validation_problems(error, kind)) from None
 
 
 def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
@@ -283,17 +291,15 @@ def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
 
 
 def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
-    """Return the checked value. Keys in `long` have limits of their own. Raise ValueError with every problem.
+    """Return the checked value as `check_input` does, but raise ValueError, the type of each refusal of an update.
 
     The error's text is always short, because it may be the answer to an update. That answer is part of one message to
     the server, and a message that is too long would end the run.
     """
-    if problem := _size_problem(raw, long):
-        raise ValueError(problem)
     try:
-        return kind.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise ValueError("; ".join(validation_problems(error, kind))) from None
+        return check_input(kind, raw, long=long)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
 
 
 def _size_problem(raw: object, long: frozenset[str]) -> str:

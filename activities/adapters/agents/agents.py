@@ -117,8 +117,7 @@ def _validated_config(values: dict[str, Any], place: str) -> LoopConfig:
     try:
         return LoopConfig.model_validate(values)
     except ValidationError as error:
-        problems = (f"{place}.{problem}" for problem in validation_problems(error, LoopConfig))
-        raise InvalidInput("; ".join(problems)) from None
+        raise InvalidInput(*(f"{place}.{problem}" for problem in validation_problems(error, LoopConfig))) from None
 
 
 _STRING_KEYWORDS = frozenset({"type", "title", "description", "maxLength"})
@@ -266,7 +265,7 @@ class ConfiguredAgents:
             _require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookup_faults(config, tools)]
         if faults := [*unknown_tool_lines(config, offered.tools, tools, absent), *acting]:
-            raise InvalidInput("; ".join(faults))
+            raise InvalidInput(*faults)
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
         setup = setup.with_prompts(self._prompts if is_goal else None).with_pipeline(pipeline)

@@ -129,10 +129,10 @@ def option_names_in_errors(options: Mapping[str, str]) -> Generator[None]:
     try:
         yield
     except InvalidInput as error:
-        text = str(error)
+        problems = error.problems
         for key, option in options.items():
-            text = text.replace(f"config.{key}: ", f"{option}: ")
-        raise InvalidInput(text) from None
+            problems = [problem.replace(f"config.{key}: ", f"{option}: ") for problem in problems]
+        raise InvalidInput(*problems) from None
 
 
 _SHOWN_CHARS = 80

@@ -198,7 +198,7 @@ def test_invalid_input_is_refused_with_its_key(raw: object, refusal: str) -> Non
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_input({"task": "", "x": 1, "config": {"max_iterations": 0, "y": 2}})
-    places = [problem.partition(":")[0] for problem in str(caught.value).split("; ")]
+    places = [problem.partition(":")[0] for problem in caught.value.problems]
     assert sorted(places) == ["config.max_iterations", "config.y", "task", "x"]
 
 
