@@ -24,47 +24,40 @@ from orga.workflows.decisions.tool_calls.decision import undecided_text, with_un
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes, with_attempts, with_begun_calls
 from orga.workflows.decisions.tool_calls.recovery import with_recovery_note, with_succeeded_call
 from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, saga_stop_text
-from orga.workflows.phases import gate, review_stages
+from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, is_acting_step, task_outcome
 from orga.workflows.phases.control.ask_people import ask_for_answer
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
-from orga.workflows.phases.delegation import call_executor
-from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
+from orga.workflows.phases.critics import call_objection
+from orga.workflows.phases.delegation import execute_tool_call
+from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult, permitted_calls
 from orga.workflows.phases.recovery import recover_call
-from orga.workflows.phases.review_stages import ask_approval, confirm_when_resumed
-from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.phases.review_stages import ask_approval, confirm_results_if_paused, confirm_when_resumed
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import STOPPED_STEPS_COUNTED
 from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, SagaStep, loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
 
 
-class ExecutedReply(NamedTuple):
-    """A reply with one outcome for each of its calls, in call order."""
+async def execute_reply(run: Run, gated: GatedReply, phase: str) -> tuple[Outcome, ...]:
+    """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time. The state gets the outcomes.
 
-    reply: Reply
-    results: tuple[GateResult, ...]
-    outcomes: tuple[Outcome, ...]
-
-
-async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
-    """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time. The state gets their outcomes.
-
-    Every call gets an outcome, whatever happens. `doing` is the name of the phase.
+    Return one outcome for each call of the reply, in call order, whatever happens.
     """
     verdicts = tuple(each.verdict for each in gated.results)
     run.change_state(with_shown_calls, gated.reply.calls, verdicts)
-    enter_phase(run, doing)
+    enter_phase(run, phase)
     show_first_calls(run)
     iteration = run.state.iteration
     with phase_span("act", iteration):
         unstarted = _begin_calls(run, gated)
         tasks = {
-            index: asyncio.create_task(execute_call(run, result.permitted, f"{iteration}.{index}"))
-            for index, result in enumerate(gated.results)
-            if result.permitted is not None and index not in unstarted
+            index: asyncio.create_task(execute_call(run, allowed, f"{iteration}.{index}"))
+            for index, allowed in permitted_calls(gated.results).items()
+            if index not in unstarted
         }
         await _settle_calls(run, gated, tasks)
         outcomes = tuple(
@@ -76,17 +69,15 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
         invalid.append(repeated_calls.ONLY_STOPPED_CALLS)  # counted like the repetition of an invalid call
     run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)
     run.change_state(with_attempts, outcomes, run.now)
-    return ExecutedReply(gated.reply, gated.results, outcomes)
+    return outcomes
 
 
 def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
     """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
     run.result_bytes = 0
-    unstarted = unstarted_outcomes(run.state, gated.allowed_calls)  # by their numbers among the allowed calls
-    begun = [call for number, call in enumerate(gated.allowed_calls) if number not in unstarted]
-    run.change_state(with_begun_calls, begun)
-    reply_indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    return {reply_indexes[number]: outcome for number, outcome in unstarted.items()}
+    unstarted = unstarted_outcomes(run.state, gated.allowed)
+    run.change_state(with_begun_calls, [call for index, call in gated.allowed.items() if index not in unstarted])
+    return unstarted
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
@@ -115,14 +106,14 @@ async def execute_call(
     """Return the outcome of the call, whatever happened to it.
 
     Args:
-        is_cut_short: Returns True once the call has to end. None: once the run is interrupted.
+        is_cut_short: Returns True once the call has to end. None: `run.is_interrupted`.
         key: The call's idempotency key. None: the key is made from its activity id.
     """
     if handler := LOOP_TOOL_HANDLERS.get(allowed.call.name):
         return await handler(run, allowed, activity_id)
     call_key = key or idempotency_key(run.state.origin, activity_id, allowed.call)
-    identity = CallIdentity(activity_id, call_key, is_cut_short)
-    attempt = await call_executor(run, allowed.call)(run, allowed, identity)
+    identity = CallIdentity(activity_id, call_key, is_cut_short or run.is_interrupted)
+    attempt = await execute_tool_call(run, allowed, identity)
     if isinstance(attempt, FailedCall):
         return await recover_call(run, allowed, identity, attempt)
     if attempt.status == "ok":
@@ -141,7 +132,7 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
     place = f"{letter.letter_id}.q{run.state.iteration}"
     results = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
     found = await ask_approval(run, results, place, "requeue", may_continue_as_new=True)
-    result = await confirm_when_resumed(run, await _pass_review_stages(run, found[0], place))
+    result = await confirm_when_resumed(run, await _review_letter(run, found[0], place))
     run.raise_if_interrupted()
     run.change_state(recovery.without_letter, letter.letter_id)
     if result.permitted is None:
@@ -152,14 +143,14 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
     show_dead_letters(run)
 
 
-async def _pass_review_stages(run: Run, result: GateResult, activity_id: str) -> GateResult:
-    """Return the result after the stages for a single call. If people held up the call, it is judged once more."""
+async def _review_letter(run: Run, result: GateResult, activity_id: str) -> GateResult:
+    """Return the result after the critics. If people held up the call, it is judged once more."""
     if result.permitted is None:
         return result
     since_s = run.paused_seconds()
-    if objection := await review_stages.stage_objection(run, result.permitted, activity_id):
-        return result._replace(permitted=None, rejected=objection)
-    (result,) = await review_stages.confirm_results_if_paused(run, (result,), since_s)
+    if objection := await call_objection(run, result.permitted, activity_id):
+        return result.with_rejection(objection)
+    (result,) = await confirm_results_if_paused(run, (result,), since_s)
     return result
 
 

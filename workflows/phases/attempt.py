@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from enum import IntEnum
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import CancelledError, FailureError, is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import call_behalf, with_recalled_taint
@@ -58,8 +59,8 @@ from orga.workflows.types.tool_calls.tools import (
 )
 
 
-def _admit_call(run: Run, spec: ToolSpec) -> str:
-    """Return "" if the tool's circuit lets the call begin, or else the text for the model."""
+def _circuit_refusal(run: Run, spec: ToolSpec) -> str:
+    """Let a call begin at the tool's circuit, and return "". If the circuit is open, return the text for the model."""
     state, refusal = dispatch.admit_by_circuit(run.state, spec, run.now)
     run.change_state(lambda _: state)
     return refusal
@@ -86,10 +87,9 @@ def _change_circuit(
     before = _circuit_state(run, spec)
     run.change_state(lambda state: decide(state, spec, *args, **kwargs))
     after = _circuit_state(run, spec)
-    has_changed = (before == "open") != (after == "open")
-    if not has_changed and (before, after) == ("half_open", "closed") and run.setup.search_attributes:
-        has_changed = workflow.patched(CLOSED_CIRCUIT_SHOWN)
-    if has_changed:
+    has_opened_or_left = (before == "open") != (after == "open")
+    has_closed = (before, after) == ("half_open", "closed") and run.setup.search_attributes
+    if has_opened_or_left or (has_closed and workflow.patched(CLOSED_CIRCUIT_SHOWN)):
         show_circuits(run)
 
 
@@ -121,13 +121,27 @@ class CallIdentity(NamedTuple):
 
     activity_id: str
     key: str
-    is_cut_short: CutShort | None = None
-    """Returns True once the call has to end. None: once the run is interrupted."""
+    is_cut_short: CutShort
+    """Returns True once the call has to end."""
     given: GivenInputs | None = None
+    """Input of people that the tool's server asked for."""
 
     @property
     def is_before_reasoning(self) -> bool:
         return self.activity_id.startswith("0.")
+
+
+class KnownEffect(IntEnum):
+    """How much of its effect a failed call may have had. A greater value stays after a smaller one."""
+
+    NOT_RUN = 0
+    NONE = 1
+    POSSIBLE = 2
+    """It may have acted, but may be repeated."""
+    UNKNOWN = 3
+    """It may have acted irreversibly, so it must not be repeated before somebody has checked."""
+    CERTAIN = 4
+    """It acted irreversibly, although its answer cannot be read. It must not be repeated."""
 
 
 class FailedCall(NamedTuple):
@@ -135,38 +149,42 @@ class FailedCall(NamedTuple):
 
     error: str
     """One line: the kind of failure and its message."""
-    is_unknown: bool = False
-    """True if it may have had an irreversible effect, so that it must not be repeated before somebody has checked."""
-    was_run: bool = True
-    may_have_acted: bool = False
-    took_effect: bool = False
-    """True if it certainly had its effect and must not be repeated, although its answer cannot be read."""
+    effect: KnownEffect = KnownEffect.NONE
     goes_on: bool = False
     """True if it was cut off and the work that it began may still act."""
     asked: AskedInputs | None = None
 
     @property
-    def unknown_effect_text(self) -> str:
-        return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
+    def was_run(self) -> bool:
+        return self.effect > KnownEffect.NOT_RUN
+
+    @property
+    def is_unrepeatable(self) -> bool:
+        return self.effect >= KnownEffect.UNKNOWN
+
+    @property
+    def took_effect(self) -> bool:
+        return self.effect == KnownEffect.CERTAIN
+
+    @property
+    def effect_warning(self) -> str:
+        return effect_text(took_effect=self.took_effect) if self.is_unrepeatable else ""
 
     def outcome(self, call: ToolCall) -> Outcome:
         if not self.was_run:
             outcome = answered_unrun_outcome(call, self.error)
         else:
-            outcome = failed_outcome(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
-        return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
+            outcome = failed_outcome(call, self.error, is_unknown=self.is_unrepeatable, took_effect=self.took_effect)
+        return outcome.with_possible_effect(self.effect >= KnownEffect.POSSIBLE).with_going_on(self.goes_on)
 
     def after_earlier_failure(self, earlier: "FailedCall") -> "FailedCall":
         """Return this failure with the possible effects of an earlier failure of the same call."""
         error = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
-        return self._replace(
-            error=error,
-            is_unknown=self.is_unknown or earlier.is_unknown,
-            was_run=self.was_run or earlier.was_run,
-            may_have_acted=self.may_have_acted or earlier.may_have_acted,
-            took_effect=self.took_effect or earlier.took_effect,
-            goes_on=self.goes_on or earlier.goes_on,
-        )
+        effect, goes_on = max(self.effect, earlier.effect), self.goes_on or earlier.goes_on
+        return self._replace(error=error, effect=effect, goes_on=goes_on)
+
+    def with_remark(self, remark: str) -> "FailedCall":
+        return self._replace(error=f"{self.error}; {remark}")
 
 
 def task_outcome(task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
@@ -218,8 +236,8 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
 
 async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     call, spec, options = allowed.call, allowed.spec, allowed.spec.options
-    if refusal := _admit_call(run, spec):
-        return FailedCall(refusal, was_run=False)
+    if refusal := _circuit_refusal(run, spec):
+        return FailedCall(refusal, KnownEffect.NOT_RUN)
     request = _tool_request(run, allowed, identity)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if (step_s := run.state.step_timeout_s) is not None:  # the limit of a goal's steps applies to every tool
@@ -251,11 +269,8 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
                 )
             )
         output = ToolOutput.model_validate(result)
-    except asyncio.CancelledError:
-        _change_circuit(run, spec, dispatch.with_circuit_released)
-        return cancelled_outcome(call, spec)
-    except FailureError as error:  # a local activity's failure comes without an ActivityError around it
-        if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
+    except (asyncio.CancelledError, FailureError) as error:
+        if is_cancelled_exception(error):
             _change_circuit(run, spec, dispatch.with_circuit_released)
             return cancelled_outcome(call, spec)
         _count_failure(run, spec, error)
@@ -288,9 +303,7 @@ async def report_completion(
                 summary=argument_summary(call, spec),
             )
         )
-    except asyncio.CancelledError:
-        return cancelled_outcome(call, spec)
-    except FailureError as error:
+    except (asyncio.CancelledError, FailureError) as error:
         return cancelled_outcome(call, spec) if is_cancelled_exception(error) else _failed_call(spec, error)
     return _successful_outcome(run, allowed, identity, ToolOutput.model_validate(result))
 
@@ -301,18 +314,18 @@ def _successful_outcome(run: Run, allowed: AllowedCall, identity: CallIdentity, 
     return Outcome(call=allowed.call, status="ok", text=text, result=identity.activity_id).with_media(output.media)
 
 
-def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:
-    acted = may_have_acted(error, spec.effect)
-    is_unknown = acted and spec.effect == "irreversible"
-    return FailedCall(
-        failure_text(error),
-        is_unknown,
-        was_run=acted or not is_turned_away_by_worker(error),
-        may_have_acted=acted,
-        took_effect=is_unknown and had_effect(error),
-        goes_on=acted and may_still_act(error),
-        asked=asked_inputs(error),
-    )
+def _failed_call(spec: ToolSpec, error: BaseException) -> FailedCall:
+    effect = _known_effect(spec, error)
+    goes_on = effect >= KnownEffect.POSSIBLE and may_still_act(error)
+    return FailedCall(failure_text(error), effect, goes_on, asked_inputs(error))
+
+
+def _known_effect(spec: ToolSpec, error: BaseException) -> KnownEffect:
+    if not may_have_acted(error, spec.effect):
+        return KnownEffect.NOT_RUN if is_turned_away_by_worker(error) else KnownEffect.NONE
+    if spec.effect != "irreversible":
+        return KnownEffect.POSSIBLE
+    return KnownEffect.CERTAIN if had_effect(error) else KnownEffect.UNKNOWN
 
 
 def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> ToolRequest:

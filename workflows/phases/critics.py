@@ -82,10 +82,7 @@ def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: cr
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
     """Return the critic's verdict. This and the functions below raise `Interrupted` if the run ends first."""
     critic = subject.critic
-    if not critic.rubric:  # the critic is a person
-        found = await _ask_person(run, subject)
-    else:
-        found = await _assess_by_model(run, subject)
+    found = await (_assess_by_model if critic.rubric else _ask_person)(run, subject)
     if not found.failure:
         return found
     if critic.on_failure == "open":
@@ -154,7 +151,8 @@ async def _ask_model(run: Run, subject: ReviewSubject, number: int, problem: str
 
 def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> ModelCall:
     state, critic = run.state, subject.critic
-    given: dict[str, Any] = {name: text for name, text in (("tool", subject.tool), ("problem", problem)) if text}
+    optional = {"tool": subject.tool, "problem": problem}
+    given: dict[str, Any] = {name: text for name, text in optional.items() if text}
     request = CritiqueRequest(
         iteration=state.iteration,
         context=ContextRef(head=short_digest(state.conversation.digest)),
@@ -163,10 +161,11 @@ def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> 
         max_output_tokens=min(critic.max_output_tokens * 4**number, output_allowance(state, run.config)),
         **given,
     )
-    iteration, dot, index = subject.place.partition(".")
+    iteration, dot, index = subject.place.partition(".")  # an answer has no index
+    again = ".again" if number else ""
     return ModelCall(
         "critique",
-        f"{iteration}.critic.{critic.name}{dot}{index}{'.again' if number else ''}",
+        f"{iteration}.critic.{critic.name}{dot}{index}{again}",
         request,
         limit_s=server_timeout_seconds(state, run.now),
         max_attempts=MAX_ATTEMPTS,
@@ -213,23 +212,15 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 
     Calls beyond the budget are not reviewed. They are not run even if a rejection makes room for them.
     """
-    if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed_calls):
+    if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed.values()):
         return gated
-    gated = _without_unstarted_calls(run, gated)
+    gated = gated.with_rejections(unstarted_outcomes(run.state, gated.allowed))
     enter_phase(run, "reviewing")
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
             gated = await _review_calls_by(run, critic, gated)
             await pause_checkpoint(run)
     return gated
-
-
-def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
-    indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    results = list(gated.results)
-    for nth, outcome in unstarted_outcomes(run.state, gated.allowed_calls).items():
-        results[indexes[nth]] = results[indexes[nth]]._replace(permitted=None, rejected=outcome)
-    return gated._replace(results=tuple(results))
 
 
 async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
@@ -245,24 +236,22 @@ async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Ou
 
 
 async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> GatedReply:
+    reviewed = {index: call for index, call in gated.allowed.items() if critic.reviews(call)}
+    if not reviewed:
+        return gated
     iteration = run.state.iteration
-    subjects = {
-        index: _call_subject(critic, result.permitted.call, f"{iteration}.{index}")
-        for index, result in enumerate(gated.results)
-        if result.permitted is not None and critic.reviews(result.permitted.call)
-    }
+    subjects = {index: _call_subject(critic, call, f"{iteration}.{index}") for index, call in reviewed.items()}
     concluded = await _conclude_reviews(run, critic, subjects)
-    results = list(gated.results)
-    rejected = {index: each.found for index, each in concluded.items() if each.then == "revise"}
-    for index, found in rejected.items():
-        outcome = critique.rejected_call_outcome(run.state, results[index].call, critic, found)
-        results[index] = results[index]._replace(permitted=None, rejected=outcome)
+    rejected = {
+        index: critique.rejected_call_outcome(run.state, gated.results[index].call, critic, each.found)
+        for index, each in concluded.items()
+        if each.then == "revise"
+    }
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
             run.change_state(observe.with_stop_reason, *critic_stop(critic, each.found))
-    if concluded:
-        run.change_state(critique.with_round, critic, is_sent_back=bool(rejected))
-    return gated._replace(results=tuple(results))
+    run.change_state(critique.with_round, critic, is_sent_back=bool(rejected))
+    return gated.with_rejections(rejected)
 
 
 async def _conclude_reviews(
@@ -273,13 +262,9 @@ async def _conclude_reviews(
     A model reviews one call after the other, so that no more than one review exceeds a budget.
     """
     if not critic.rubric:  # the critic is a person
-        found = await asyncio.gather(
-            *(_conclude_review(run, each) for each in subjects.values()), return_exceptions=True
-        )
-        for error in found:  # raised only now, after all reviews have ended
-            if isinstance(error, BaseException):
-                raise error
-        return {index: each for index, each in zip(subjects, found, strict=True) if isinstance(each, _ReviewResult)}
+        reviews = [asyncio.create_task(_conclude_review(run, each)) for each in subjects.values()]
+        await asyncio.gather(*reviews, return_exceptions=True)  # an error is raised only after all reviews have ended
+        return {index: review.result() for index, review in zip(subjects, reviews, strict=True)}
     concluded: dict[int, _ReviewResult] = {}
     for index, subject in subjects.items():
         each = await _conclude_review(run, subject)

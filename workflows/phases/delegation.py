@@ -1,7 +1,7 @@
 """Delegation: starts a run of another agent and watches it. The other run uses this file to report its pauses."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from orga.workflows.decisions.tool_calls.delegation import (
     is_paused_by_people,
 )
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_call_if_paused
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, KnownEffect, confirm_call_if_paused
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
@@ -27,7 +27,6 @@ from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.waiting_calls import execute_deferred, execute_with_inputs
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
-from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -45,18 +44,19 @@ is terminated.
 PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent has closed ends like after an abort, so that it completes its compensations."""
 
-CallExecutor = Callable[[Run, AllowedCall, CallIdentity], Awaitable[Outcome | FailedCall]]
+ChildHandle = workflow.ChildWorkflowHandle[Any, Any]
 
 
-def call_executor(run: Run, call: ToolCall) -> CallExecutor:
-    """Return the function that carries out the call. Without delegates, a tool named `delegate` is an ordinary tool."""
-    if loop_tool(call.name).is_run and run.setup.delegates:
-        return execute_delegate
-    spec = run.setup.tool(call.name)
-    return execute_with_inputs if spec is None or spec.deferred is None else execute_deferred
+async def execute_tool_call(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
+    """Carry out the call as its tool requires. Without delegates, a tool named `delegate` is an ordinary tool."""
+    if loop_tool(allowed.call.name).is_run and run.setup.delegates:
+        return await _execute_delegate(run, allowed, identity)
+    if (terms := allowed.spec.deferred) is not None:
+        return await execute_deferred(run, allowed, terms, identity)
+    return await execute_with_inputs(run, allowed, identity)
 
 
-async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
+async def _execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call in one of the run's slots. The delegate's own calls have slots of their own."""
     target, task = delegate_arguments(allowed.call.arguments)
     refusal = delegation.delegation_problem(run.state, target)
@@ -70,42 +70,44 @@ async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentit
         await asyncio.sleep(0)  # until all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
-        run.change_state(delegation.without_delegate, workflow_id)
-        return not_run_outcome(allowed.call)
+        return _not_started(run, child, not_run_outcome(allowed.call))
     try:
         confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, since_s)
         if isinstance(confirmed, Outcome):
-            run.change_state(delegation.without_delegate, workflow_id)
-            return confirmed
+            return _not_started(run, child, confirmed)
         return await _run_uncancelled(_execute_with_ceiling(run, confirmed, identity, child))
     finally:
         run.slots.release()
+
+
+def _not_started(run: Run, child: Child, ending: Outcome | FailedCall) -> Outcome | FailedCall:
+    """Remove a delegate that was not started from the state, and return the ending of its call."""
+    run.change_state(delegation.without_delegate, child.workflow_id)
+    return ending
 
 
 async def _execute_with_ceiling(
     run: Run, allowed: AllowedCall, identity: CallIdentity, child: Child
 ) -> Outcome | FailedCall:
     if run.is_interrupted():
-        run.change_state(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(allowed.call)
+        return _not_started(run, child, not_run_outcome(allowed.call))
     ceiling = delegate_ceiling(run.state, child.workflow_id, run.now)
     if (tools := delegation.child_tools(run.state, child.agent, allowed.verdict)) is not None:
         ceiling = ceiling.with_tools(tools)
     if lacks := exhausted_limits(ceiling):
-        run.change_state(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(allowed.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
+        why = f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself"
+        return _not_started(run, child, not_run_outcome(allowed.call, why))
     run.change_state(delegation.with_reserved_ceiling, child.workflow_id, ceiling)
     try:
         async with run.starts:
             handle = await run.wait_for_event(_start_child(run, allowed, identity, child, ceiling))
     except InvalidInput as error:
-        run.change_state(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(allowed.call, str(error))
+        return _not_started(run, child, not_run_outcome(allowed.call, str(error)))
     except FailureError as error:
-        run.change_state(delegation.without_delegate, child.workflow_id)
-        return FailedCall(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
+        text = f"agent {child.agent!r} could not be started: {failure_text(error)}"
+        return _not_started(run, child, FailedCall(text, KnownEffect.NOT_RUN))
     show_details(run)
-    await watch_child(run, handle)
+    await _watch_child(run, handle)
     outcome = await _await_ending(run, allowed, child, handle)
     show_details(run)
     return outcome
@@ -113,7 +115,7 @@ async def _execute_with_ceiling(
 
 async def _start_child(
     run: Run, allowed: AllowedCall, identity: CallIdentity, child: Child, ceiling: Ceiling
-) -> workflow.ChildWorkflowHandle[Any, Any]:
+) -> ChildHandle:
     _, task = delegate_arguments(allowed.call.arguments)
     parent, is_awaited = workflow.info().workflow_id, run.waits_for_cut_calls
     given = delegation.child_input(
@@ -130,26 +132,25 @@ async def _start_child(
     )
 
 
-async def _await_ending(
-    run: Run, allowed: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
-) -> Outcome | FailedCall:
-    result, error = None, "its result cannot be read"
+async def _await_ending(run: Run, allowed: AllowedCall, child: Child, handle: ChildHandle) -> Outcome | FailedCall:
+    result, problem = None, ""
     try:
         result = AgentResult.model_validate(await run.wait_for_event(handle))
     except FailureError as failure:
-        error = failure_text(failure.cause or failure)
+        problem = failure_text(failure.cause or failure)
     except ValidationError:
-        pass
+        problem = "its result cannot be read"
     run.change_state(delegation.with_delegate_usage, child.workflow_id, result)
     run.change_state(AgentState.with_clock_updated, run.now)
     if result is None:
-        return FailedCall(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
-    most = allowed.spec.max_result_bytes
+        return FailedCall(f"agent {child.agent!r} ended without a result: {problem}", KnownEffect.UNKNOWN)
+    max_bytes = allowed.spec.max_result_bytes
     if result.termination.reason == "completed":
-        answer = delegation.delegate_answer_text(child.agent, result, most)
+        answer = delegation.delegate_answer_text(child.agent, result, max_bytes)
         return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=answer)
-    had_effect = bool(result.tool_calls.run or result.tool_calls.delegated)
-    return FailedCall(delegation.delegate_shortfall_text(child.agent, result, most), is_unknown=had_effect)
+    has_acted = result.tool_calls.run or result.tool_calls.delegated
+    effect = KnownEffect.UNKNOWN if has_acted else KnownEffect.NONE
+    return FailedCall(delegation.delegate_shortfall_text(child.agent, result, max_bytes), effect)
 
 
 async def _run_uncancelled(work: Coroutine[Any, Any, Outcome | FailedCall]) -> Outcome | FailedCall:
@@ -163,10 +164,7 @@ async def _run_uncancelled(work: Coroutine[Any, Any, Outcome | FailedCall]) -> O
                 raise
 
 
-ChildHandle = workflow.ChildWorkflowHandle[Any, Any]
-
-
-async def watch_child(run: Run, child: ChildHandle) -> None:
+async def _watch_child(run: Run, child: ChildHandle) -> None:
     """Wait until the child has ended. Pass on guidance, pauses and the parent's own ending meanwhile."""
     relay = _InterventionRelay(run, child)
     while not child.done():

@@ -4,7 +4,7 @@ The policy engine is asked once about all proposals of a reply. Any failure is a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Concatenate, NamedTuple, ParamSpec
 
@@ -71,6 +71,14 @@ class GateResult(NamedTuple):
         arguments = self.verdict.arguments
         return self.call if arguments is None else self.call.with_arguments(arguments)
 
+    def with_rejection(self, outcome: Outcome) -> "GateResult":
+        return self._replace(permitted=None, rejected=outcome)
+
+
+def permitted_calls(results: Iterable[GateResult]) -> dict[int, AllowedCall]:
+    """Return the calls that may be carried out, by their index in the results."""
+    return {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
+
 
 AnswerConclusion = Callable[[AgentState], AgentState]
 P = ParamSpec("P")
@@ -104,9 +112,15 @@ class GatedReply(NamedTuple):
         return None if self.reply.calls else self.results[0].verdict
 
     @property
-    def allowed_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that may be carried out, in call order, with the arguments that policy changed."""
-        return tuple(result.permitted.call for result in self.results if result.permitted is not None)
+    def allowed(self) -> dict[int, ToolCall]:
+        """The calls that may be carried out, by their index in the reply, with the arguments that policy changed."""
+        return {index: allowed.call for index, allowed in permitted_calls(self.results).items()}
+
+    def with_rejections(self, outcomes: Mapping[int, Outcome]) -> "GatedReply":
+        """Return the reply with these outcomes of calls that a stage rejected, by their index in the reply."""
+        results = dict(enumerate(self.results))
+        rejected = {index: results[index].with_rejection(outcome) for index, outcome in outcomes.items()}
+        return self._replace(results=tuple((results | rejected).values()))
 
 
 async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
@@ -149,13 +163,10 @@ async def judge_calls(
 
     Raise Interrupted if `is_cut_short` is true first, by default when the run is interrupted.
     """
-    verdicts = await ask_for_verdicts(
-        run, gate_request(run, calls, activity_ids, purpose), is_cut_short or run.is_interrupted
-    )
+    request = gate_request(run, calls, activity_ids, purpose)
+    verdicts = await ask_for_verdicts(run, request, is_cut_short or run.is_interrupted)
     judged = zip(calls, verdicts, activity_ids, strict=True)
-    return tuple(
-        _gate_result(run, GateResult(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged
-    )
+    return tuple(_gate_result(run, GateResult(call, verdict, place=place), purpose) for call, verdict, place in judged)
 
 
 async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
@@ -163,7 +174,7 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
     calls, places = tuple(result.judged_call for result in results), tuple(result.place for result in results)
     verdicts = await ask_for_verdicts(run, gate_request(run, calls, places, purpose), run.is_interrupted)
     return tuple(
-        _gate_result(run, result, _with_earlier_arguments(result, verdict), purpose)
+        _gate_result(run, _with_later_verdict(result, verdict), purpose)
         for result, verdict in zip(results, verdicts, strict=True)
     )
 
@@ -174,8 +185,8 @@ async def judge_approved(run: Run, result: GateResult, approver: str, purpose: P
     request = request.with_approval(approver, result.verdict.version)
     (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
     if verdict.arguments is not None:
-        verdict = gate_denial("policy changed the call after it was approved")
-    return _gate_result(run, result, _with_earlier_arguments(result, verdict), purpose, approver)
+        verdict = _denial("policy changed the call after it was approved")
+    return _gate_result(run, _with_later_verdict(result, verdict), purpose, approver)
 
 
 async def confirm_call(run: Run, result: GateResult) -> GateResult:
@@ -193,26 +204,29 @@ async def confirm_call(run: Run, result: GateResult) -> GateResult:
 
 
 def with_denial(result: GateResult, reason: str) -> GateResult:
-    return GateResult(result.call, gate_denial(reason), place=result.place)
+    return GateResult(result.call, _denial(reason), place=result.place)
 
 
-def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
-    """Return a later verdict with the arguments that were changed earlier, because the model does not know them yet."""
-    if verdict.arguments is not None or result.verdict.arguments is None:
-        return verdict
-    if result.verdict.changed_by:
-        return verdict.with_person_arguments(result.verdict.arguments, result.verdict.changed_by)
-    return verdict.with_arguments(result.verdict.arguments)
+def _with_later_verdict(result: GateResult, verdict: Verdict) -> GateResult:
+    """Return the result with a later verdict. Arguments that were changed earlier stay, if the verdict has none."""
+    earlier = result.verdict
+    if verdict.arguments is None and earlier.arguments is not None:
+        if earlier.changed_by:
+            verdict = verdict.with_person_arguments(earlier.arguments, earlier.changed_by)
+        else:
+            verdict = verdict.with_arguments(earlier.arguments)
+    return GateResult(result.call, verdict, place=result.place)
 
 
-def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpose, approver: str = "") -> GateResult:
-    call, spec = judged.call, run.setup.tool(judged.call.name)
-    if spec is None and verdict.decision == "allow" and call.name != ANSWER:
-        verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
-    result = GateResult(call, verdict, place=judged.place)
-    if spec is None or verdict.decision != "allow":
-        return result
-    return result._replace(permitted=AllowedCall(result.judged_call, spec, verdict, purpose, approver))
+def _gate_result(run: Run, judged: GateResult, purpose: Purpose, approver: str = "") -> GateResult:
+    """Return the result, with the allowed call if the verdict is "allow" and the tool is offered."""
+    if judged.verdict.decision != "allow" or judged.call.name == ANSWER:
+        return judged
+    spec = run.setup.tool(judged.call.name)
+    if spec is None:
+        verdict = Verdict(decision="invalid", reason=f"no tool {judged.call.name!r} is offered")
+        return judged._replace(verdict=verdict)
+    return judged._replace(permitted=AllowedCall(judged.judged_call, spec, judged.verdict, purpose, approver))
 
 
 def gate_request(
@@ -244,16 +258,16 @@ def gate_request(
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
     try:
         answer = await run.wait_for_result(asyncio.create_task(_ask_gate(run, request)), is_cut_short)
-        verdicts = answer.for_places(request.places)
-        problem = "the gate did not give one verdict for each proposal"
+        verdicts, problem = answer.for_places(request.places), "the gate did not give one verdict for each proposal"
     except FailureError as error:
         verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
-    verdicts = verdicts or (gate_denial(problem),) * len(request.places)
+    if verdicts is None:
+        verdicts = (_denial(problem),) * len(request.places)
     show_verdicts(verdicts)
     return verdicts
 
 
-def gate_denial(reason: str) -> Verdict:
+def _denial(reason: str) -> Verdict:
     return Verdict(decision="deny", reason=reason)
 
 
@@ -264,7 +278,8 @@ def occasion_id() -> str:
 
 async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:
     if run.setup.gate_execution == "activity":
-        within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
+        further_calls = request.calls[1:]
+        limit_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(further_calls)
         return await run.wait_for_event(
             workflow.execute_activity(
                 "gate",
@@ -272,7 +287,7 @@ async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:
                 activity_id=gate_id(request.places),
                 summary=gate_summary(request),
                 result_type=Verdicts,
-                start_to_close_timeout=timedelta(seconds=within_s),
+                start_to_close_timeout=timedelta(seconds=limit_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
                 retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
             )

@@ -152,7 +152,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
         results = await confirm_results_if_paused(run, results, since_s)
     except Interrupted:
         return ()
-    permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
+    permitted = gate.permitted_calls(results)
     run.change_state(with_begun_calls, [allowed.call for allowed in permitted.values()])
     tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settle_lookups(run, list(tasks.values()), timeout_s)

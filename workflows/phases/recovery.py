@@ -25,17 +25,17 @@ from orga.workflows.decisions.tool_calls.recovery import (
     given_up_text,
     with_alternative,
 )
-from orga.workflows.phases import gate, review_stages
+from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run, show_dead_letters
 from orga.workflows.phases.attempt import CallIdentity, FailedCall
 from orga.workflows.phases.control.ask_people import ask_people
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.delegation import call_executor
+from orga.workflows.phases.critics import call_objection
+from orga.workflows.phases.delegation import execute_tool_call
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import ALTERNATIVES_CHECKED
 from orga.workflows.types.questions import Resolution
-from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
@@ -53,57 +53,53 @@ class RecoveryCase(NamedTuple):
 async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
     """Call the alternatives in order, each through the gate. After a possible effect, nothing more is called."""
     call, place = case.permitted.call, case.identity.activity_id
-    if case.failure.is_unknown:
+    if case.failure.is_unrepeatable:
         return None
     for number, name in enumerate(case.settings.alternatives):
-        identity = CallIdentity(f"{place}.f{number}", "", case.identity.is_cut_short)
-        begun = await _gate_fallback(run, call.with_name(name), case.permitted.purpose, identity)
+        activity_id = f"{place}.f{number}"
+        begun = await _gate_alternative(run, case, call.with_name(name), activity_id)
         if isinstance(begun, Outcome):
-            _record_alternative(run, case, Alternative(identity.activity_id, begun), is_begun=False)
+            _record_alternative(run, case, Alternative(activity_id, begun), is_begun=False)
             continue
         run.change_state(with_extra_call)
-        key = idempotency_key(run.state.origin, identity.activity_id, begun.call)
-        attempt = await call_executor(run, begun.call)(run, begun, identity._replace(key=key))
+        key = idempotency_key(run.state.origin, activity_id, begun.call)
+        attempt = await execute_tool_call(run, begun, CallIdentity(activity_id, key, case.identity.is_cut_short))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
-        _record_alternative(run, case, Alternative(identity.activity_id, outcome), is_begun=True)
+        _record_alternative(run, case, Alternative(activity_id, outcome), is_begun=True)
         answer = _alternative_outcome(case, name, attempt)
         if answer is not None:
             return with_argument_change(answer, begun.verdict)
     return None
 
 
-async def _gate_fallback(run: Run, call: ToolCall, replaced: Purpose, identity: CallIdentity) -> AllowedCall | Outcome:
-    """Return the call if it may be made, or else its outcome. Gate, review stages and `max_tool_calls` apply to it.
-
-    Args:
-        replaced: The purpose of the call that it replaces.
-    """
-    is_cut_short = identity.is_cut_short or run.is_interrupted
+async def _gate_alternative(run: Run, case: RecoveryCase, call: ToolCall, activity_id: str) -> AllowedCall | Outcome:
+    """Return the call if it may be made, or else its outcome. Gate, critics and `max_tool_calls` apply to it."""
+    is_cut_short = case.identity.is_cut_short
     if not can_begin_another_call(run.state):
         return over_budget_outcome(run.state, call)
     try:
-        (result,) = await gate.judge_calls(run, (call,), (identity.activity_id,), "fallback", is_cut_short)
+        (result,) = await gate.judge_calls(run, (call,), (activity_id,), "fallback", is_cut_short)
         permitted = result.permitted
         if is_cut_short():
             return not_run_outcome(call)
         if permitted is None:
             return refused_outcome(call, result.verdict)
-        if why := await _find_objection(run, permitted, replaced, identity):
+        if why := await _find_objection(run, case, permitted, activity_id):
             return not_run_outcome(call, why)
     except Interrupted:
         return not_run_outcome(call)
     return permitted if can_begin_another_call(run.state) else over_budget_outcome(run.state, call)
 
 
-async def _find_objection(run: Run, allowed: AllowedCall, replaced: Purpose, identity: CallIdentity) -> str:
-    """Return why the call may not be an alternative, or ""."""
-    problem = alternative_problem(allowed.spec, replaced)
+async def _find_objection(run: Run, case: RecoveryCase, allowed: AllowedCall, activity_id: str) -> str:
+    """Return why the allowed call may not be an alternative, or ""."""
+    problem = alternative_problem(allowed.spec, case.permitted.purpose)
     is_old_rule = problem == NO_LOOKUP  # it held before `ALTERNATIVES_CHECKED`, too
     if problem and (is_old_rule or workflow.patched(ALTERNATIVES_CHECKED)):
         return problem
-    if identity.is_before_reasoning:  # it may only read, so no critic reviews it
+    if case.identity.is_before_reasoning:  # it may only read, so no critic reviews it
         return ""
-    return "it was turned down" if await review_stages.stage_objection(run, allowed, identity.activity_id) else ""
+    return "it was turned down" if await call_objection(run, allowed, activity_id) else ""
 
 
 def _record_alternative(run: Run, case: RecoveryCase, alternative: Alternative, *, is_begun: bool) -> None:
@@ -115,7 +111,7 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
     """Return the outcome of the original call after an alternative. None if the next one may be tried."""
     call, error = case.permitted.call, case.failure.error
     if isinstance(attempt, FailedCall):
-        if not attempt.is_unknown:
+        if not attempt.is_unrepeatable:
             return None
         text = f"{error}; {name} was called instead: {attempt.error}"
         return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_substitute(name)
@@ -129,9 +125,7 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
 async def recover_call(run: Run, allowed: AllowedCall, identity: CallIdentity, failure: FailedCall) -> Outcome:
     settings = recovery.tool_recovery(allowed.spec, run.config)
     strategy = _STRATEGIES.get(settings.strategy)
-    if identity.is_before_reasoning and settings.strategy in _PERSON_STRATEGIES:
-        strategy = None
-    if strategy is None:
+    if strategy is None or (identity.is_before_reasoning and settings.strategy in _PERSON_STRATEGIES):
         return failure.outcome(allowed.call)
     case = RecoveryCase(allowed, identity, failure, settings, [])
     try:
@@ -145,7 +139,7 @@ async def recover_call(run: Run, allowed: AllowedCall, identity: CallIdentity, f
 
 
 def _note_recovery(run: Run, case: RecoveryCase, outcome: str) -> None:
-    error = f"{case.failure.error}{case.failure.unknown_effect_text}"
+    error = f"{case.failure.error}{case.failure.effect_warning}"
     run.change_state(
         recovery.with_recovery_note, case.permitted.call, case.settings.strategy, error, outcome, calls=case.made
     )
@@ -153,7 +147,7 @@ def _note_recovery(run: Run, case: RecoveryCase, outcome: str) -> None:
 
 async def _use_cached_result(run: Run, case: RecoveryCase) -> Outcome | None:
     found = recovery.cached_good_result(run.state, case.permitted.call, case.settings, run.now)
-    if found is None or case.failure.is_unknown:
+    if found is None or case.failure.is_unrepeatable:
         return None
     text, age_s = found
     outcome = Outcome(call=case.permitted.call, status="ok", text=f"{case.failure.error}\n{text}")
@@ -164,14 +158,14 @@ async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     if not case.failure.was_run:
         return None
     run.change_state(recovery.with_model_retry_failure, case.permitted.spec.name)
-    left = recovery.tries_left(run.state, case.permitted.spec) or 0
     outcome = case.failure.outcome(case.permitted.call)
-    if left and case.failure.is_unknown:
-        return outcome  # it must not be repeated, so there is nothing to correct
-    if left:
-        hint = f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
-    else:
+    left = recovery.tries_left(run.state, case.permitted.spec)
+    if not left:
         hint = given_up_text(case.permitted.spec.name)
+    elif case.failure.is_unrepeatable:  # there is nothing to correct
+        return outcome
+    else:
+        hint = f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
     return outcome.with_own_text(after=f"\n{hint}")
 
 
@@ -182,11 +176,10 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
     try:
         while True:
             question_id = f"call-{case.identity.activity_id}-{retries}"
-            failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unknown_effect_text)
+            failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.effect_warning)
             asked = await ask_people(run, escalation_question(run.state, failed_call, case.settings))
-            decision = cast(
-                "Resolution", asked.resolution
-            )  # without `is_moot`, `ask_people` returns only a decided question
+            # without `is_moot`, `ask_people` returns only decided questions
+            decision = cast("Resolution", asked.resolution)
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
@@ -204,7 +197,7 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
             identity = case.identity._replace(activity_id=f"{case.identity.activity_id}.r{retries}")
-            attempt = await call_executor(run, call)(run, permitted, identity)
+            attempt = await execute_tool_call(run, permitted, identity)
             if isinstance(attempt, Outcome):
                 return attempt.without_result()
             failure = attempt.after_earlier_failure(failure)
@@ -217,7 +210,7 @@ async def _dead_letter(run: Run, case: RecoveryCase) -> Outcome | None:
         letter_id=case.identity.activity_id,
         call=case.permitted.call,
         key=case.identity.key,
-        error=f"{case.failure.error[: recovery.MAX_ERROR_CHARS]}{case.failure.unknown_effect_text}",
+        error=f"{case.failure.error[: recovery.MAX_ERROR_CHARS]}{case.failure.effect_warning}",
         at=run.now,
     )
     run.change_state(recovery.with_dead_letter, letter)

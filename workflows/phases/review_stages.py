@@ -14,12 +14,11 @@ from orga.workflows.phases.agent_run import Run, ask_for_budget
 from orga.workflows.phases.control.ask_people import ask_people, withdraw_question
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import pause_checkpoint
-from orga.workflows.phases.critics import call_objection, review_answer, review_calls
-from orga.workflows.phases.gate import AllowedCall, AnswerConclusion, GatedReply, GateResult, answer_conclusion
+from orga.workflows.phases.critics import review_answer, review_calls
+from orga.workflows.phases.gate import AnswerConclusion, GatedReply, GateResult, answer_conclusion, permitted_calls
 from orga.workflows.types.control import Stop
 from orga.workflows.types.questions import Item, ItemDecision
 from orga.workflows.types.tool_calls.gate import Purpose
-from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ROUNDS = 5
 """The most questions about one call. A question is repeated if the policy set changed while a person decided."""
@@ -27,7 +26,7 @@ MAX_ROUNDS = 5
 
 async def _approve_reply(run: Run, gated: GatedReply) -> GatedReply:
     """Return the reply once no part of it waits for a person. During the wait, the run may continue as new."""
-    is_asked = any(result.verdict.decision == "approval" for result in gated.results)
+    is_asked = bool(_held_indexes(gated.results))
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_continue_as_new=True)
     return gated._replace(results=results, paused_s=run.paused_seconds(), is_answered=is_asked)
 
@@ -47,26 +46,36 @@ async def ask_approval(
     are judged again, too. `request_id`, an iteration or a place, begins the ids of the question and its items.
     """
     for round_number in range(MAX_ROUNDS):
-        held = [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
+        held = _held_indexes(results)
         if not held:
             break
         if run.is_interrupted():
             if may_continue_as_new:
                 withdraw_question(run, "approval")
             raise Interrupted
-        may_continue = may_continue_as_new and round_number == 0
-        items = await _ask_about(
-            run, results, held, f"{request_id}.{round_number}" if round_number else request_id, may_continue
-        )
+        if round_number == 0:
+            items = await _ask_about(run, results, held, request_id, may_continue_as_new=may_continue_as_new)
+        else:  # another segment would ask the first round again, which people have answered
+            items = await _ask_about(run, results, held, f"{request_id}.{round_number}")
         results = await _judge_decided(run, results, items, purpose)
     if may_continue_as_new:
         withdraw_question(run, "approval")
     return results
 
 
+def _held_indexes(results: tuple[GateResult, ...]) -> list[int]:
+    return [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
+
+
 async def _ask_about(
-    run: Run, results: tuple[GateResult, ...], held: list[int], request_id: str, may_continue_as_new: bool
+    run: Run,
+    results: tuple[GateResult, ...],
+    held: list[int],
+    request_id: str,
+    *,
+    may_continue_as_new: bool = False,
 ) -> dict[int, Item]:
+    """Ask people about the held calls, and return the items with their decisions, by the indexes of the calls."""
     items = [
         call_questions.approval_item(
             run.state,
@@ -93,8 +102,8 @@ async def _judge_decided(
     for index, item in items.items():
         answer = item.answer
         if answer is None or not answer.approved:
-            why = (answer and answer.reason) or "an approver denied it"
-            found[index] = gate.with_denial(results[index], f"not approved: {why}")
+            reason = answer.reason if answer is not None else ""
+            found[index] = gate.with_denial(results[index], f"not approved: {reason or 'an approver denied it'}")
         else:
             found[index] = await _judge_approved(run, results[index], answer, purpose)
     return tuple(found.values())
@@ -116,13 +125,13 @@ async def _judge_allowed_again(run: Run, results: tuple[GateResult, ...], purpos
 
     If a person approved a call in an earlier round, the approver's name is passed on, so that nobody is asked again.
     """
-    permitted = {index: each.permitted for index, each in enumerate(results) if each.permitted is not None}
-    approvers = {index: allowed.approver for index, allowed in permitted.items() if allowed.approver}
+    permitted = permitted_calls(results)
     found = {
-        index: await gate.judge_approved(run, results[index], approver, purpose)
-        for index, approver in approvers.items()
+        index: await gate.judge_approved(run, results[index], allowed.approver, purpose)
+        for index, allowed in permitted.items()
+        if allowed.approver
     }
-    others = [index for index in permitted if index not in approvers]
+    others = [index for index, allowed in permitted.items() if not allowed.approver]
     if others:
         again = await gate.judge_again(run, tuple(results[index] for index in others), purpose)
         found |= dict(zip(others, again, strict=True))
@@ -139,27 +148,29 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
 
 async def _ask_for_call_budget(run: Run, gated: GatedReply) -> GatedReply:
     """Ask for a larger budget if there are more tool calls than it allows. Otherwise the excess calls are not run."""
-    calls = gated.allowed_calls
+    calls = gated.allowed.values()
     limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
-    if dispatch.exceeds_call_budget(run.state, calls) and limits.can_ask_for_budget(run.state, limit):
+
+    def exceeds() -> bool:
+        return dispatch.exceeds_call_budget(run.state, calls)
+
+    if exceeds() and limits.can_ask_for_budget(run.state, limit):
         declined = await ask_for_budget(
-            run,
-            limit,
-            lambda: not dispatch.exceeds_call_budget(run.state, calls),
-            may_continue_as_new=not gated.is_answered,
+            run, limit, is_raised=lambda: not exceeds(), may_continue_as_new=not gated.is_answered
         )
         if declined is not None and declined[0] == "aborted":
             run.change_state(with_abort, declined[1])
     withdraw_question(run, "budget")
-    run.change_state(dispatch.with_over_budget, dispatch.exceeds_call_budget(run.state, calls))
+    run.change_state(dispatch.with_over_budget, exceeds())
     return gated
 
 
 async def check_answer(run: Run, gated: GatedReply) -> GatedReply:
-    return gated._replace(conclusion=_answer_problem(run, gated))
+    return gated._replace(conclusion=_conclusion_of_problem(run, gated))
 
 
-def _answer_problem(run: Run, gated: GatedReply) -> AnswerConclusion | None:
+def _conclusion_of_problem(run: Run, gated: GatedReply) -> AnswerConclusion | None:
+    """Return the conclusion about an answer that cannot be accepted, or None if it has no problem."""
     verdict = gated.answer
     if verdict is None:
         return None
@@ -180,12 +191,11 @@ async def confirm_results_if_paused(
     """Confirm permitted calls if people have held up the run since then, because policy may have changed."""
     if not run.was_paused_since(since_s):
         return results
-    found = list(results)
-    for index, result in enumerate(found):
-        if result.permitted is not None:
-            run.raise_if_interrupted()
-            found[index] = await gate.confirm_call(run, result)
-    return tuple(found)
+    found = dict(enumerate(results))
+    for index in permitted_calls(results):
+        run.raise_if_interrupted()
+        found[index] = await gate.confirm_call(run, results[index])
+    return tuple(found.values())
 
 
 async def confirm_calls(run: Run, gated: GatedReply) -> GatedReply:
@@ -213,22 +223,8 @@ ANSWER_STAGE_PASSES: Mapping[StageName, StagePass] = {
     "critics": review_answer,
 }
 
-STAGE_OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
-    "critics": call_objection
-}
-"""Stages for a call outside of a reply: an alternative, or a requeued dead letter."""
-
-
-async def stage_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
-    """Return the outcome if a stage rejects a call outside of a reply, or else None."""
-    for stage in CALL_STAGES:
-        if stage.name in STAGE_OBJECTIONS and (found := await STAGE_OBJECTIONS[stage.name](run, allowed, activity_id)):
-            return found
-    return None
-
-
 ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
-    "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
+    "approval": lambda run, gated: bool(_held_indexes(gated.results)),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
 """Returns True if the stage may have a question about the reply. Only stages that ask people have it."""

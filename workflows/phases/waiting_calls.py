@@ -34,7 +34,7 @@ from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, execute_attempt, report_completion
 from orga.workflows.phases.control.ask_people import ask_for_answer, ask_people, close_question
-from orga.workflows.phases.control.run import Interrupted, never
+from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.questions import (
     MAX_INPUT_ROUNDS,
@@ -47,111 +47,139 @@ from orga.workflows.types.questions import (
 )
 from orga.workflows.types.tool_calls.gate import INPUT_SUFFIX, START_SUFFIX, call_activity_id
 from orga.workflows.types.tool_calls.recovery import Outcome
-from orga.workflows.types.tool_calls.tools import INVALID_RESULT
+from orga.workflows.types.tool_calls.tools import INVALID_RESULT, Deferral
 
 
 async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call, and repeat it with the input of people as long as its server asks for some."""
-    first = attempt = await execute_attempt(run, allowed, identity)
-    number = 0
-    while isinstance(attempt, FailedCall) and attempt.asked is not None:
-        if number == MAX_INPUT_ROUNDS or identity.is_before_reasoning:
-            attempt = attempt._replace(error=f"{attempt.error}; {unasked_text(number)}")
-            break
-        number += 1
+    first = await execute_attempt(run, allowed, identity)
+    if isinstance(first, Outcome) or first.asked is None:
+        return first
+    if identity.is_before_reasoning:
+        return first.with_remark(unasked_text(0))
+    last = await _repeat_with_inputs(run, allowed, identity, first)
+    if last is first:  # the call was cut short before it could be repeated
+        return first
+    how = "failed" if isinstance(last, FailedCall) else last.status
+    run.change_state(with_recovery_note, allowed.call, "input", first.error, how)
+    return last.without_result() if isinstance(last, Outcome) else last
+
+
+async def _repeat_with_inputs(
+    run: Run, allowed: AllowedCall, identity: CallIdentity, attempt: FailedCall
+) -> Outcome | FailedCall:
+    """Return the end of the last repetition, or the attempt itself if there was none."""
+    for number in range(1, MAX_INPUT_ROUNDS + 1):
+        if attempt.asked is None:
+            return attempt
         place = f"{identity.activity_id}{INPUT_SUFFIX}{number}"
         try:
-            given = await _ask_inputs(run, allowed, identity._replace(activity_id=place), attempt.asked)
-            if identity.is_cut_short is not None and identity.is_cut_short():
-                break
+            given = await _InputForm(run, allowed, identity._replace(activity_id=place), attempt.asked).ask()
             judged = GateResult(allowed.call, allowed.verdict, allowed, place=call_activity_id(place))
             again = await gate.confirm_call(run, judged)
         except (Interrupted, asyncio.CancelledError):
-            break
+            return attempt
         if again.permitted is None:  # policy has changed while the person decided
-            attempt = attempt._replace(error=f"{attempt.error}; {refused_outcome(allowed.call, again.verdict).text}")
-            break
+            return attempt.with_remark(refused_outcome(allowed.call, again.verdict).text)
         allowed = allowed._replace(verdict=again.permitted.verdict)
-        attempt = await execute_attempt(run, allowed, identity._replace(activity_id=place, given=given))
-    if not number or attempt is first or not isinstance(first, FailedCall):
-        return attempt
-    how = "failed" if isinstance(attempt, FailedCall) else attempt.status
-    run.change_state(with_recovery_note, allowed.call, "input", first.error, how)
-    return attempt.without_result() if isinstance(attempt, Outcome) else attempt
+        repeated = await execute_attempt(run, allowed, identity._replace(activity_id=place, given=given))
+        if isinstance(repeated, Outcome):
+            return repeated
+        attempt = repeated
+    return attempt if attempt.asked is None else attempt.with_remark(unasked_text(MAX_INPUT_ROUNDS))
 
 
-async def _ask_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity, asked: AskedInputs) -> GivenInputs:
-    given, questions = GivenInputs(state=asked.state, answers=asked.answers), 0
+class _InputForm:
+    """The requests of a server for input, as questions to people, one for each field."""
 
-    async def answer_of(request: AskedInput, field: FormField | None, problem: str = "") -> str | None:
-        """Return a person's answer, or None if it is declined or nobody answers in time."""
-        nonlocal questions
-        questions += 1
+    def __init__(self, run: Run, allowed: AllowedCall, identity: CallIdentity, asked: AskedInputs) -> None:
+        self._run, self._identity, self._asked = run, identity, asked
+        self._tool = allowed.call.name
+        self._question_count = 0
+
+    async def ask(self) -> GivenInputs:
+        given = GivenInputs(state=self._asked.state, answers=self._asked.answers)
+        for request in self._asked.inputs:
+            given = given.with_answer(request.key, await self._values(request))
+        return given
+
+    async def _values(self, request: AskedInput) -> dict[str, object] | None:
+        """Return the values by field, or None if a person declines the request."""
+        if not request.fields:
+            return None if await self._answer(request, None) in {None, NO} else {}
+        values: dict[str, object] = {}
+        for field in request.fields:
+            problem = ""
+            while True:
+                if (answer := await self._answer(request, field, problem)) is None:
+                    return None
+                try:
+                    value = field_value(field, answer)
+                    break
+                except ValueError as error:
+                    problem = str(error)
+            if value is not None:
+                values[field.name] = value
+        return values
+
+    async def _answer(self, request: AskedInput, field: FormField | None, problem: str = "") -> str | None:
+        """Return a person's answer, or None if it is declined or nobody answers in time.
+
+        Raise Interrupted if the call is cut short.
+        """
+        self._question_count += 1
         question = build_question(
-            f"{identity.activity_id}.{questions}",
-            input_question_text(asked.server, allowed.call.name, request, field, problem),
-            run.now,
+            f"{self._identity.activity_id}.{self._question_count}",
+            input_question_text(self._asked.server, self._tool, request, field, problem),
+            self._run.now,
             options=input_options(request, field),
             expires_s=INPUT_EXPIRES_S,
         )
-        decided = await ask_for_answer(run, question, is_moot=identity.is_cut_short or never)
+        decided = await ask_for_answer(self._run, question, is_moot=self._identity.is_cut_short)
+        if self._identity.is_cut_short():
+            raise Interrupted
         return decided.result if decided.choice == "result" else None
 
-    async def values_of(request: AskedInput) -> dict[str, object] | None:
-        if not request.fields:
-            return None if await answer_of(request, None) in {None, NO} else {}
-        values, problem, left = dict[str, object](), "", list(request.fields)
-        while left:
-            if (answer := await answer_of(request, left[0], problem)) is None:
-                return None
-            try:
-                value, problem = field_value(left[0], answer), ""
-            except ValueError as error:
-                problem = str(error)
-                continue
-            values |= {} if value is None else {left[0].name: value}
-            left.pop(0)
-        return values
 
-    for request in asked.inputs:
-        given = given.with_answer(request.key, await values_of(request))
-    return given
-
-
-async def execute_deferred(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
+async def execute_deferred(
+    run: Run, allowed: AllowedCall, terms: Deferral, identity: CallIdentity
+) -> Outcome | FailedCall:
     """Start the work of the call, and return its outcome once somebody has completed it."""
-    if (terms := allowed.spec.deferred) is None:
-        return await execute_with_inputs(run, allowed, identity)
     question = result_question(allowed.call, terms, identity.key, identity.activity_id, run.now)
     run.change_state(with_awaited_result, question, run.now)
-    if terms.has_start and (failed := await _start_work(run, allowed, identity, question)) is not None:
-        return failed
+    if terms.has_start and (unstarted := await _start_work(run, allowed, identity, question)) is not None:
+        return unstarted
     while True:
         try:
-            decided = await ask_people(run, question, is_moot=identity.is_cut_short or never)
+            decided = await ask_people(run, question, is_moot=identity.is_cut_short)
         except (Interrupted, asyncio.CancelledError):
             return cancelled_outcome(allowed.call, allowed.spec)
         if decided.is_open:  # the call is cut short
             return cancelled_outcome(allowed.call, allowed.spec)
         if decided.completion is None:
             run.change_state(with_result_expired, identity.key)
-        ended = await report_completion(run, allowed, identity, decided.completion or Completion())
-        if not isinstance(ended, FailedCall) or not ended.error.startswith(f"{INVALID_RESULT}: "):
-            run.checked_results[identity.key] = ""
+        completion = decided.completion or Completion()
+        ended = await report_completion(run, allowed, identity, completion)
+        problem = _result_problem(ended)
+        run.checked_results[identity.key] = problem
+        if not problem:
             return ended
-        why = ended.error.removeprefix(f"{INVALID_RESULT}: ")
-        by = decided.completion.by if decided.completion else ""
-        run.change_state(with_refused_signal, "complete_tool_call", why, by=by)
+        run.change_state(with_refused_signal, "complete_tool_call", problem, by=completion.by)
         run.change_state(with_awaited_result, question, run.now)
-        run.checked_results[identity.key] = why
+
+
+def _result_problem(ended: Outcome | FailedCall) -> str:
+    """Return why the activity refused the result of a deferred call, or "" if it recorded the end of the call."""
+    kind, _, problem = ended.error.partition(": ")
+    return problem if isinstance(ended, FailedCall) and kind == INVALID_RESULT else ""
 
 
 async def _start_work(
     run: Run, allowed: AllowedCall, identity: CallIdentity, question: Question
 ) -> Outcome | FailedCall | None:
-    """Return the outcome if the work could not be started, or else None. A result that is there proves the start."""
-    begin = identity._replace(activity_id=f"{identity.activity_id}{START_SUFFIX}")
-    started = await execute_with_inputs(run, allowed, begin)
+    """Return the outcome if the work could not be started, or else None. A result that has arrived proves the start."""
+    start = identity._replace(activity_id=f"{identity.activity_id}{START_SUFFIX}")
+    started = await execute_with_inputs(run, allowed, start)
     if isinstance(started, Outcome) and started.status == "ok":
         return None
     waiting = find_question(run.state, question.question_id)

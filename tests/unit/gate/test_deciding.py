@@ -214,7 +214,7 @@ def test_decide_cannot_be_part_of_a_saga() -> None:
 
 def test_decide_does_not_count_against_max_tool_calls() -> None:
     state = a_run(setup={"config": LoopConfig(max_tool_calls=0)})
-    assert list(unstarted_outcomes(state, [a_call("read"), a_call("decide")])) == [0]
+    assert list(unstarted_outcomes(state, {0: a_call("read"), 1: a_call("decide")})) == [0]
 
 
 def happened(decision: AgentState) -> list[JournalEntry]:

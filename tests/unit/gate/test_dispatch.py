@@ -23,11 +23,11 @@ def a_run(max_tool_calls: int | None = None, **fields: Any) -> AgentState:
 
 
 def test_without_limits_all_calls_are_started() -> None:
-    assert unstarted_outcomes(a_run(), [a_call(f"t{n}") for n in range(9)]) == {}
+    assert unstarted_outcomes(a_run(), {n: a_call(f"t{n}") for n in range(9)}) == {}
 
 
 def test_no_other_call_is_started_with_terminate() -> None:
-    down = unstarted_outcomes(a_run(), [a_call("read"), a_call("terminate"), a_call("save")])
+    down = unstarted_outcomes(a_run(), {0: a_call("read"), 1: a_call("terminate"), 2: a_call("save")})
     assert {index: outcome.text for index, outcome in down.items()} == {
         0: "[Not run] the reply ends the run",
         2: "[Not run] the reply ends the run",
@@ -39,7 +39,7 @@ def test_no_other_call_is_started_with_terminate() -> None:
 def test_never_more_calls_are_started_than_the_budget_allows(limit: int, run: int, delegated: int, wanted: int) -> None:
     state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run, delegated=delegated))
     calls = [a_call(n=n) for n in range(wanted)]
-    down = unstarted_outcomes(state, calls)
+    down = unstarted_outcomes(state, dict(enumerate(calls)))
     left = max(limit - run - delegated, 0)
     assert sorted(down) == list(range(min(left, wanted), wanted))
     assert exceeds_call_budget(state, calls) == bool(down)
@@ -49,7 +49,7 @@ def test_a_stopped_call_does_not_use_the_budget() -> None:
     state = a_run(1)
     for _ in range(2):
         state = with_failed_call(state, a_call(path="a"), "gone", T0)
-    down = unstarted_outcomes(state, [a_call(path="a"), a_call(path="b")])
+    down = unstarted_outcomes(state, {0: a_call(path="a"), 1: a_call(path="b")})
     assert list(down) == [0]
     assert down[0].text.startswith("[Step limit] read")
     assert down[0].status == "not_run"
@@ -58,7 +58,7 @@ def test_a_stopped_call_does_not_use_the_budget() -> None:
 def test_a_tool_without_remaining_recoveries_is_not_started() -> None:
     spec = a_spec("save", recovery=Recovery(strategy="llm_recovery", max_recovery_attempts=1))
     state = a_state(setup=a_setup(spec), failures={"save": 2})
-    assert list(unstarted_outcomes(state, [a_call("save"), a_call("read")])) == [0]
+    assert list(unstarted_outcomes(state, {0: a_call("save"), 1: a_call("read")})) == [0]
 
 
 @pytest.mark.parametrize(

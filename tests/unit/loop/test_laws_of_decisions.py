@@ -54,8 +54,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         self.reasoned(reply)
         verdicts = tuple(_verdict(fate) for _, _, fate, _ in wanted)
         allowed = [index for index, verdict in enumerate(verdicts) if verdict.decision == "allow"]
-        down = dispatch.unstarted_outcomes(self.state, [calls[index] for index in allowed])
-        turned_down = {allowed[nth]: outcome for nth, outcome in down.items()}
+        turned_down = dispatch.unstarted_outcomes(self.state, {index: calls[index] for index in allowed})
         ended = tuple(
             turned_down.get(index) or self.carried_out(index, call, verdicts[index], wanted[index][2], wanted[index][3])
             for index, call in enumerate(calls)

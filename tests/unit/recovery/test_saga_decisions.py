@@ -242,7 +242,7 @@ def test_steps_count_as_tool_calls(left: int, started: set[str]) -> None:
     setup = a_setup(*TOOLS, config=LoopConfig(max_tool_calls=left + 5))
     state = a_state(setup=setup, tool_calls=ToolCallCounts(proposed=2, run=2, in_sagas=3))
     calls = [a_saga(book("a"), pay()), ToolCall(call_id="c", name="look")]
-    down = unstarted_outcomes(state, calls)
+    down = unstarted_outcomes(state, dict(enumerate(calls)))
     assert {call.name for n, call in enumerate(calls) if n not in down} == started
     assert exceeds_call_budget(state, calls) == bool(down)
 

@@ -3,7 +3,7 @@
 This module also counts failed calls. The circuits of a run are part of its state, so a replay finds each as it was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 
@@ -20,18 +20,18 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
-def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-    """Return the outcomes of the calls that are not started, by their index in `calls`.
+def unstarted_outcomes(state: AgentState, calls: Mapping[int, ToolCall]) -> dict[int, Outcome]:
+    """Return the outcomes of the calls that are not started. The keys of `calls` are indexes in the reply.
 
     Nothing is started next to `terminate`. Stopped steps, and tools that the model may not try again, are not started.
     The others are started in call order while `max_tool_calls` has room for them and for the calls that they make.
     """
-    ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
+    ending = next((index for index, call in calls.items() if loop_tool(call.name).stands_alone), None)
     if ending is not None:
-        return {i: not_run_outcome(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
+        return {i: not_run_outcome(call, "the reply ends the run") for i, call in calls.items() if i != ending}
     found: dict[int, Outcome] = {}
     left = _calls_left(state)
-    for index, call in enumerate(calls):
+    for index, call in calls.items():
         outcome = given_up_outcome(state, call)
         if outcome is None and left < _call_cost(call):
             outcome = over_budget_outcome(state, call)
@@ -47,7 +47,7 @@ def over_budget_outcome(state: AgentState, call: ToolCall) -> Outcome:
     return not_run_outcome(call, f"the run's {limit} tool calls are used up; answer with what you have")
 
 
-def exceeds_call_budget(state: AgentState, calls: Sequence[ToolCall]) -> bool:
+def exceeds_call_budget(state: AgentState, calls: Iterable[ToolCall]) -> bool:
     """Return True if `max_tool_calls` is the only reason why some of these calls cannot start."""
     if state.config.max_tool_calls is None:
         return False

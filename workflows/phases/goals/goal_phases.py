@@ -93,9 +93,9 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
         raise
     if gated.conclusion is not None:
         return conclude_reply(run, gated)
-    acted = await act.execute_reply(run, gated, "executing")
-    run.change_goal(pursue.with_round_outcomes, acted.outcomes)
-    run.change_goal(planner_for(run.goal).keep_outputs, acted.outcomes)
+    outcomes = await act.execute_reply(run, gated, "executing")
+    run.change_goal(pursue.with_round_outcomes, outcomes)
+    run.change_goal(planner_for(run.goal).keep_outputs, outcomes)
     return await resolve_repeated_calls(run)
 
 
