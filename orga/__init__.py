@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from orga import runs
     from orga.activities.tools_api import Media, ToolContext, ToolError, tool
     from orga.client.connect import connect
-    from orga.client.journal.events import LiveActivity
+    from orga.client.journal.watcher import LiveActivity
     from orga.client.runs.agents import AgentHandle, start_agent
     from orga.client.runs.goals import GoalHandle, start_goal
     from orga.client.runs.sessions import SessionHandle, start_session
@@ -83,7 +83,7 @@ _MODULES = {
     "GoalStatus": "orga.workflows.types.goals.pursuit",
     "GoalWorkflow": "orga.workflows.goal",
     "JournalEntry": "orga.workflows.types.status",
-    "LiveActivity": "orga.client.journal.events",
+    "LiveActivity": "orga.client.journal.watcher",
     "LoopConfig": "orga.workflows.types.input",
     "Media": "orga.activities.tools_api",
     "OrgaPlugin": "orga.client.workers.plugin",

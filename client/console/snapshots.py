@@ -23,9 +23,9 @@ from orga.client.console.waits import Wait, status_waits, viewed_waits, with_con
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
-from orga.client.journal.events import activities_in_flight
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
+from orga.client.journal.watcher import activities_in_flight
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.ids import read_result

@@ -15,11 +15,11 @@ from orga.client.errors import NoAnswer, OrgaError
 from orga.client.frontends.reach import OpenWait, open_waits
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import ANSWER_PROMPT
-from orga.client.journal.events import LiveActivity, RunEvent
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline_reader import timelines_of
 from orga.client.journal.timeline_records import IterationRecord
+from orga.client.journal.watcher import LiveActivity, RunEvent
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.models.usage import UsageTotals

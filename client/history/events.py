@@ -14,8 +14,10 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError
 
 from orga.activities.ports import ModelContext, RunKey
+from orga.client.history.chain import history_error
 from orga.client.history.values import (
     RunConverters,
     converters_of,
@@ -50,10 +52,12 @@ async def happenings(
 
     With `follow`, wait for new events until the segment ends. `observe` is called with every event and its happening,
     after the happening was yielded. For an event that no fold uses, the happening is None.
+
+    Raises:
+        OrgaError: The server does not return the history.
     """
-    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(run_converters(client, workflow_id))
-    async for event in handle.fetch_history_events(wait_new_event=follow):
+    async for event in _fetch_events(client, workflow_id, run_id, follow=follow):
         happening = await reader.read(event)
         if happening is not None:
             yield happening
@@ -61,6 +65,17 @@ async def happenings(
             observe(event, happening)
         if event.event_id % EVENTS_AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+async def _fetch_events(
+    client: Client, workflow_id: str, run_id: str, *, follow: bool = False
+) -> AsyncGenerator[HistoryEvent]:
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    try:
+        async for event in handle.fetch_history_events(wait_new_event=follow):
+            yield event
+    except RPCError as error:
+        raise history_error(workflow_id, error) from error
 
 
 async def read_events(converters: RunConverters, events: Iterable[HistoryEvent]) -> AsyncGenerator[Happening]:
@@ -112,24 +127,27 @@ class ClientHistorySource:
         return ModelContext(fold.setup, fold.messages)
 
 
-async def start_arguments(
-    client: Client, workflow_id: str, started: WorkflowExecutionStartedEventAttributes
-) -> list[Any]:
+async def start_arguments(converter: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> list[Any]:
     """Return the arguments of a segment: the run's input, and the state that the segment before passed on, if any."""
-    converter = run_converters(client, workflow_id).own_converter
-    return read_values(converter, await decode_payloads(converter, started.input.payloads))
+    arguments = read_values(converter, await decode_payloads(converter, started.input.payloads))
+    # a run ignores a state from anybody but the segment before
+    return arguments if started.continued_execution_run_id else arguments[:1]
+
+
+def passed_on_state(arguments: list[Any] | None) -> Any:
+    """Return the state in the arguments of a segment, or None in a run's first segment."""
+    return arguments[1] if arguments and len(arguments) > 1 else None
 
 
 async def selected_happenings(
     client: Client, workflow_id: str, run_id: str, event_ids: Collection[int]
 ) -> dict[int, Happening]:
     """Return some events of a segment by their ids. Of the others, only those are decoded that these refer to."""
-    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(run_converters(client, workflow_id))
     scheduled: dict[int, HistoryEvent] = {}
     selected: dict[int, Happening] = {}
     last = max(event_ids, default=0)
-    async for event in handle.fetch_history_events():
+    async for event in _fetch_events(client, workflow_id, run_id):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled[event.event_id] = event
         if event.event_id in event_ids or event.event_id == 1:  # the reader needs the first event for its context
@@ -196,9 +214,7 @@ class _EventReader:
         attributes = event.workflow_execution_started_event_attributes
         self._converters = replace(self._converters, workflow_type=attributes.workflow_type.name)
         self._task_queue = attributes.task_queue.name
-        arguments = read_values(self._own, await decode_payloads(self._own, attributes.input.payloads))
-        if not attributes.continued_execution_run_id:
-            arguments = arguments[:1]  # the second is a state: a run takes it only from the segment before
+        arguments = await start_arguments(self._own, attributes)
         return self.happening("started", event, name=attributes.workflow_type.name, value=arguments)
 
     async def on_signaled(self, event: HistoryEvent) -> Happening:

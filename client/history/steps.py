@@ -6,13 +6,12 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from orga.activities.models.model_calls import model_request
 from orga.activities.ports import ModelContext, ModelRequest
 from orga.client.errors import NoPrompt, OrgaError
-from orga.client.history.chain import RunChain, history_error, run_chain
-from orga.client.history.events import happenings
+from orga.client.history.chain import RunChain, run_chain
+from orga.client.history.events import happenings, passed_on_state
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch, ReasonRequest
 from orga.workflows.types.control import Note
@@ -26,12 +25,9 @@ from orga.workflows.types.tool_calls.tools import ToolOutput
 
 
 async def _chain_happenings(client: Client, chain: RunChain) -> AsyncGenerator[Happening]:
-    try:
-        for run_id in chain.run_ids:
-            async for happening in happenings(client, chain.workflow_id, run_id):
-                yield happening
-    except RPCError as error:
-        raise history_error(chain.workflow_id, error) from error
+    for run_id in chain.run_ids:
+        async for happening in happenings(client, chain.workflow_id, run_id):
+            yield happening
 
 
 @dataclass(frozen=True)
@@ -161,9 +157,8 @@ class _StepOutputs:
         self._fold.feed(happening)
         match happening.kind:
             case "started":
-                arguments: list[Any] = happening.value or []
-                if len(arguments) > 1 and arguments[1] is not None:  # the state that the segment before passed on
-                    self._add_past_steps(GoalState.model_validate(arguments[1]))
+                if (state := passed_on_state(happening.value)) is not None:
+                    self._add_past_steps(GoalState.model_validate(state))
             case "finished" if happening.name == READ_PAST:
                 self._add_past_steps(GoalState.model_validate(happening.value))
             case "finished" if happening.name == "goal_input":

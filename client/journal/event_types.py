@@ -17,6 +17,9 @@ Object = dict[str, Any]
 Number = int | float
 
 
+PAST_MISSING = "PastMissing"
+"""The first entry of a journal if the server no longer has the oldest segments. It has number 0."""
+
 ANSWER_PROMPT = "goal_summary"
 """The `turn` for a goal's summary. Of the replies to a goal's prompts, only this one is for people."""
 
@@ -32,9 +35,10 @@ class TolerantRecord(Record):
         try:
             return read(value)
         except ValidationError:
-            items = cast("list[Any]", value) if isinstance(value, list) else []
-            with suppress(ValidationError):  # leave out the items of a list that are not objects, and keep the others
-                return read([item for item in items if isinstance(item, dict)])
+            if isinstance(value, list):
+                objects: list[Any] = [item for item in cast("list[Any]", value) if isinstance(item, dict)]
+                with suppress(ValidationError):  # without the items that are not objects, the others can be read
+                    return read(objects)
             return cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
 
     def as_recorded(self) -> Object:

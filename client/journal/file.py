@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.shared_files import write_atomically
 from orga.client.errors import OrgaError
-from orga.client.journal.laws import Check
+from orga.client.journal.laws import Check, has_ended
 from orga.workflows.decisions.journal.entries import GENESIS_HASH, canonical_line, first_break
 from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.record import Record, replace_fields
@@ -148,7 +148,8 @@ def head_check(
 ) -> Check:
     """Check that the head fits the entries, and that a trusted key has signed it.
 
-    Without trusted keys, an unsigned head is accepted. With `trusted` None, signatures are not checked.
+    Args:
+        trusted: If it is empty, only an unsigned head is accepted. If it is None, signatures are not checked.
     """
     if sealed is None:
         last = len(entries) - 1
@@ -159,9 +160,9 @@ def head_check(
         signer = "signature not verified"
     else:
         faults += _signature_faults(sealed, trusted)
-        signer = (
-            f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
-        )
+        signer = "not signed"
+        if head.signed_at:
+            signer = f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}"
     return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {signer}")
 
 
@@ -226,7 +227,8 @@ def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead)
 
 
 def journal_content(entries: Sequence[JournalEntry], head: SealedHead) -> bytes:
-    return b"".join(line + b"\n" for line in _lines(entries, head))
+    lines = [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
+    return b"".join(line + b"\n" for line in lines)
 
 
 def read_journal_file(path: Path) -> JournalFile:
@@ -239,34 +241,34 @@ def read_journal_file(path: Path) -> JournalFile:
         content = path.read_bytes()
     except OSError as error:
         raise NoJournal(f"{path} cannot be read: {error}") from None
-    lines = content.removesuffix(b"\n").split(b"\n")
+    text = content.removesuffix(b"\n")
+    lines = text.split(b"\n") if text else []
     entries: list[JournalEntry] = []
-    for number, line in enumerate(lines if lines != [b""] else []):
+    head: SealedHead | None = None
+    for number, line in enumerate(lines):
         try:
             parsed = json.loads(line.decode(), object_pairs_hook=unique_keys_object)
-            if isinstance(parsed, dict) and "head" in parsed and number == len(lines) - 1:
+            is_last = number == len(lines) - 1
+            if is_last and isinstance(parsed, dict) and "head" in parsed:
                 head = SealedHead.model_validate_json(line, strict=True, extra="forbid")
-                file = JournalFile(tuple(entries), head)
-                _require_canonical(path, content, file)
-                return file
-            entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
+            else:
+                entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
         except (ValidationError, ValueError, RecursionError):
             raise _changed_line_error(path, number) from None
-    return JournalFile(tuple(entries))
+    if head is not None:
+        _require_canonical(path, content, entries, head)
+    return JournalFile(tuple(entries), head)
 
 
-def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
-    return [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
-
-
-def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
+def _require_canonical(path: Path, content: bytes, entries: Sequence[JournalEntry], head: SealedHead) -> None:
     """Refuse a consistent journal in other bytes than `write_journal` writes. Later checks report inconsistent ones."""
-    assert file.head is not None
-    if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
-        canonical_lines = (*_lines(file.entries, file.head), b"")
-        for number, (line, canonical) in enumerate(zip(content.split(b"\n"), canonical_lines, strict=True)):
-            if line != canonical:
-                raise _changed_line_error(path, number)
+    is_consistent = first_break(entries) is None and not head_mismatches(head.head.run, entries, head.head)
+    canonical = journal_content(entries, head)
+    if not is_consistent or content == canonical:
+        return
+    lines = enumerate(zip(content.split(b"\n"), canonical.split(b"\n"), strict=False))
+    changed = (number for number, (line, expected) in lines if line != expected)
+    raise _changed_line_error(path, next(changed, len(entries)))  # by default the head, whose line end is missing
 
 
 def _changed_line_error(path: Path, number: int) -> NoJournal:
@@ -283,12 +285,16 @@ def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Se
         return result(False, f"its chain breaks at entry {broken}: it or one before it was changed")
     for entry, recorded in zip(exported, entries, strict=False):
         if entry.hash != recorded.hash:
-            fields = (name for name in JournalEntry.model_fields if name != "hash")
-            differing = [name for name in fields if getattr(entry, name) != getattr(recorded, name)] or ["hash"]
-            return result(False, f"entry {entry.sequence} differs from the history in {', '.join(differing)}")
+            differing = ", ".join(_differing_fields(entry, recorded))
+            return result(False, f"entry {entry.sequence} differs from the history in {differing}")
     if len(exported) > len(entries):
         return result(False, f"it has {len(exported)} entries, the run {len(entries)}")
-    has_ended = bool(entries) and entries[-1].event == "Terminated"
-    if len(exported) < len(entries) and has_ended:
+    if len(exported) < len(entries) and has_ended(entries):
         return result(False, f"it ends after {len(exported)} of {len(entries)} entries: the tail is missing")
     return result(True, f"{len(exported)} of {len(entries)} entries, unchanged")
+
+
+def _differing_fields(entry: JournalEntry, recorded: JournalEntry) -> list[str]:
+    """Return the fields in which two entries with different hashes differ: the hash itself only if no other does."""
+    names = [name for name in JournalEntry.model_fields if name != "hash"]
+    return [name for name in names if getattr(entry, name) != getattr(recorded, name)] or ["hash"]

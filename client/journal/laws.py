@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orga.client.journal import event_types as on
-from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
+from orga.client.journal.event_types import EVENTS, PAST_MISSING, JournalEvent, read_event
 from orga.workflows.decisions.journal.verdicts import (
     VERDICTS_AFTER_GATE,
     ProposalStatuses,
@@ -65,15 +65,11 @@ class _ReplyState:
                 # The calls wait for people. A pause is not recorded: a journal does not show if it took any time.
                 if event.kind == "budget" or event.place in self._places.values():
                     self._calls.record_pause()
-            case on.ApprovalResolved() if event.id in self._asked_by_critics:
-                pass
-            case on.ApprovalResolved() | on.CritiqueEvaluated() if (
-                verdict := recorded_verdict(entry.event, entry.data)
-            ) is not None:
-                place = event.place
-                if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
-                    recorded = f"records {verdict!r} for {place or 'nothing'}"
-                    yield f"{recorded}, which cannot follow what was recorded for it before"
+            case on.ApprovalResolved():
+                if event.id not in self._asked_by_critics:
+                    yield from self._verdict_faults(entry, event.place)
+            case on.CritiqueEvaluated():
+                yield from self._verdict_faults(entry, event.place)
             case on.Terminated(reason="completed") if self._answer_place:
                 if lacks := self._answers.missing_verdict_text(self._answer_place):
                     yield f"ends with the answer of iteration {self._answer_place}, which lacks {lacks}"
@@ -81,20 +77,27 @@ class _ReplyState:
                 for place in _executed_places(event, self._places):
                     yield from self._execution_faults(place)
 
+    def _verdict_faults(self, entry: JournalEntry, place: str) -> Iterable[str]:
+        verdict = recorded_verdict(entry.event, entry.data)
+        if verdict is None:
+            return
+        if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
+            recorded = f"records {verdict!r} for {place or 'nothing'}"
+            yield f"{recorded}, which cannot follow what was recorded for it before"
+
     def _record_verdicts(self, event: on.PolicyEvaluated) -> None:
-        has_failed = "error" in event.model_fields_set
+        has_gate_failed = "error" in event.model_fields_set
         decisions: list[Any] = [verdict.decision for verdict in event.verdicts]
-        if has_failed:
+        if has_gate_failed:
             decisions = ["deny"] * len(event.places)
+        is_first_judgement = "calls" not in event.model_fields_set  # also if the gate failed
         for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue
             statuses = self._statuses_for(place)
             is_part = not place.isdecimal() and place not in self._places.values()
             is_judged_again = is_part and statuses.status_of(place) in _JUDGED_AGAIN
-            if (
-                "calls" not in event.model_fields_set or is_judged_again
-            ):  # without `calls`: first judged, or gate failed
+            if is_first_judgement or is_judged_again:
                 statuses.begin_judging(place)
             statuses.apply_verdict(place, decision)
 
@@ -132,7 +135,6 @@ def _call_place(call: on.RecordedCall, places: dict[str, str]) -> str:
     return places.get(call.call_id, f"{call.call_id!r}, a call of no reply")
 
 
-PAST_MISSING = "PastMissing"
 BEGINNINGS = ("Started", PAST_MISSING)
 """Events with which a journal may begin."""
 
@@ -188,7 +190,9 @@ def _approval_faults(entries: Sequence[JournalEntry]) -> list[str]:
 
 def _turn_faults(own: Sequence[JournalEntry]) -> list[str]:
     """Check that a session has one turn at a time, and that each begins once and ends at most once."""
-    faults, begun, under_way = list[str](), set[int](), None
+    faults: list[str] = []
+    begun: set[int] = set()
+    under_way: int | None = None
     for entry, event in _events(own, on.TurnStarted, on.TurnEnded):
         if isinstance(event, on.TurnStarted):
             if under_way is not None or event.turn in begun:

@@ -6,7 +6,7 @@ Only `orga steps` and the demo show these phases, which are the whole past of a 
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict
 
@@ -121,6 +121,12 @@ async def goal_phases(journal: AsyncIterable[JournalEntry]) -> "GoalPhases":
     return phases
 
 
+class _ArrivedGuidance(NamedTuple):
+    guidance: Guidance
+    iteration: int
+    """The iteration in which it arrived."""
+
+
 class GoalPhases:
     """A goal from its start to its present state."""
 
@@ -130,8 +136,8 @@ class GoalPhases:
         self._latest_end: datetime | None = None
         self._is_reply_used = False
         """True once an entry shows that the reply of the latest phase was used."""
-        self._guidance: list[tuple[int, Guidance]] = []
-        """Guidance that no phase has yet, each with the iteration in which it arrived."""
+        self._guidance: list[_ArrivedGuidance] = []
+        """Guidance that no phase has yet."""
         self._unanswered: list[Guidance] = []
         """Guidance that may still be refused."""
         self._kept = ""
@@ -145,7 +151,7 @@ class GoalPhases:
             case on.InterventionReceived():
                 if event.kind in _GUIDANCE:
                     self._unanswered.append(guidance := Guidance.model_validate(entry.data))
-                    self._guidance.append((entry.iteration, guidance))
+                    self._guidance.append(_ArrivedGuidance(guidance, entry.iteration))
                 return
             case on.Terminated() | on.InterventionApplied():  # a pause counts for the phase after it
                 return
@@ -168,7 +174,10 @@ class GoalPhases:
         self._latest_end = entry.timestamp
 
     def _answer_guidance(self, kind: str, refused: str | None = None) -> None:
-        """Mark guidance as answered. Overrides are answered in order. Other guidance is only answered by a refusal."""
+        """Mark guidance as answered.
+
+        Overrides are answered in order. Other guidance is only answered by a refusal, which counts for the latest one.
+        """
         of_kind = [guidance for guidance in self._unanswered if guidance.kind == kind]
         if not of_kind:
             return
@@ -182,8 +191,8 @@ class GoalPhases:
         self._latest_end = self._latest_end or entry.timestamp
         phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
         if name != ASK:
-            phase.guidance = [guidance for iteration, guidance in self._guidance if iteration < entry.iteration]
-            self._guidance = [each for each in self._guidance if each[0] >= entry.iteration]
+            phase.guidance = [each.guidance for each in self._guidance if each.iteration < entry.iteration]
+            self._guidance = [each for each in self._guidance if each.iteration >= entry.iteration]
         self.phases.append(phase)
         self._is_reply_used = False
 
@@ -219,7 +228,9 @@ def _current_memory(phase: Phase, event: JournalEvent, before: str) -> str:
     """Return the goal's memory after an event that shows that a reply was used."""
     is_rejected = isinstance(event, on.MemoryCompressed) and not event.taken
     is_not_from_model = isinstance(event, (on.StepEvaluated, on.DecisionMade)) and event.by in {"rule", "operator"}
-    return before if is_rejected or is_not_from_model else parsed_memory(_reply_object(phase), before)
+    if is_rejected or is_not_from_model:
+        return before
+    return parsed_memory(_reply_object(phase), before)
 
 
 def _reply_object(phase: Phase) -> dict[str, Any]:

@@ -1,21 +1,19 @@
 """Reads the journal of a live or ended run from the histories of its segments and delegates. No worker is needed."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from orga.client.errors import RunNotFound
-from orga.client.history.chain import RunChain, history_error, run_chain, was_reset
-from orga.client.history.events import happenings
+from orga.client.history.chain import RunChain, run_chain, was_reset
+from orga.client.history.events import happenings, passed_on_state
+from orga.client.journal.event_types import PAST_MISSING
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.control import Note
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.status import Happening, JournalEntry
-
-PAST_MISSING = "PastMissing"
-"""The first entry of a journal if the server no longer has the oldest segments. It has number 0."""
 
 
 class ObservedEvent(NamedTuple):
@@ -103,37 +101,48 @@ async def _entries(
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
-        entries: list[JournalEntry] = []
-        observe_run = _run_observer(chain, run_id, observe, entries) if observe else None
-        async for happening in _read_run(client, chain.workflow_id, run_id, follow, observe_run):
+        observer = _SegmentObserver(chain, run_id, observe or _ignore)
+        observed = happenings(client, chain.workflow_id, run_id, follow=follow, observe=observer.observe_event)
+        async for happening in observed:
             may_be_reset = happening.kind == "workflow_terminated" and not is_nested
             if may_be_reset and await was_reset(client, chain.workflow_id, run_ids):
                 raise _RunRewound
             async for entry in _read_delegate(client, happening):
                 yield fold.nested_entry(entry, happening.key)
-            entries[:] = fold.feed(happening)
+            entries = list(fold.feed(happening))
             if is_cut:
                 entries += fold.feed(past_missing(happening))
                 is_cut = False
+            observer.entries = entries
             for entry in entries:
                 yield entry
             if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
                 run_ids.append(happening.key)  # the loop continues with it
 
 
-def _run_observer(
-    chain: RunChain, run_id: str, observe: Observe, entries: list[JournalEntry]
-) -> Callable[[HistoryEvent, Happening | None], None]:
-    """Return the observer of one segment. `entries` holds the entries of its latest happening."""
-    is_later, is_last = run_id not in chain.run_ids, run_id == chain.run_ids[-1]
-    later_segments = 0 if is_later else len(chain.run_ids) - 1 - chain.run_ids.index(run_id)
+class _SegmentObserver:
+    """Passes the events of one segment to `observe`."""
 
-    def observe_event(event: HistoryEvent, happening: Happening | None) -> None:
-        is_latest = is_later or (is_last and event.event_id >= chain.length)
-        own_entries = tuple(entries) if happening is not None else ()
-        observe(ObservedEvent(run_id, event, happening, own_entries, later_segments, is_latest))
+    def __init__(self, chain: RunChain, run_id: str, observe: Observe) -> None:
+        self._run_id = run_id
+        self._observe = observe
+        self.entries: Sequence[JournalEntry] = ()
+        """The entries of the latest happening."""
+        known = chain.run_ids
+        self._is_new = run_id not in known
+        """True if the segment began after the chain was read."""
+        self._later_segments = 0 if self._is_new else len(known) - 1 - known.index(run_id)
+        self._length = chain.length
 
-    return observe_event
+    def observe_event(self, event: HistoryEvent, happening: Happening | None) -> None:
+        entries = self.entries if happening is not None else ()
+        is_at_end = self._later_segments == 0 and event.event_id >= self._length
+        is_latest = self._is_new or is_at_end
+        self._observe(ObservedEvent(self._run_id, event, happening, entries, self._later_segments, is_latest))
+
+
+def _ignore(observed: ObservedEvent) -> None:
+    pass
 
 
 async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
@@ -152,26 +161,10 @@ async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator
 
 def past_missing(started: Happening) -> Happening:
     """Return the note that replaces the entries of deleted segments."""
-    carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
-    return _past_missing_event(
-        started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"
-    )
+    iteration = as_object(passed_on_state(started.value)).get("iteration", 0)
+    return _past_missing_event(started, f"the server has no longer what came before the end of iteration {iteration}")
 
 
 def _past_missing_event(happening: Happening, detail: str) -> Happening:
     note = Note(event=PAST_MISSING, data={"detail": detail})
     return Happening("noted", happening.at, happening.event_id, value=[note.model_dump()])
-
-
-async def _read_run(
-    client: Client,
-    workflow_id: str,
-    run_id: str,
-    follow: bool,
-    observe: Callable[[HistoryEvent, Happening | None], None] | None,
-) -> AsyncGenerator[Happening]:
-    try:
-        async for happening in happenings(client, workflow_id, run_id, follow=follow, observe=observe):
-            yield happening
-    except RPCError as error:
-        raise history_error(workflow_id, error) from error

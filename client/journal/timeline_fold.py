@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict
 
+from orga.client.history.events import passed_on_state
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent, read_event
 from orga.client.journal.timeline_records import (
@@ -88,17 +89,23 @@ def reply_in(happening: Happening) -> Any:
     """Return the reply of a model call, the reply with which a segment or a fork begins, or None."""
     if happening.name in PROMPT_ACTIVITIES:
         return happening.value if happening.kind == "finished" else None
-    state = happening.value if happening.name == READ_PAST else None
-    if happening.kind == "started" and len(arguments := cast("list[Any]", happening.value or [])) > 1:
-        state = arguments[1]
-    return as_object(state).get("pending")
+    if happening.kind == "started":
+        return as_object(passed_on_state(happening.value)).get("pending")
+    return as_object(happening.value).get("pending") if happening.name == READ_PAST else None
 
 
 def iterations_before(arguments: list[Any]) -> int:
     """Return the number of iterations before a segment that starts with these arguments."""
     fork = as_object(as_object(arguments[0] if arguments else None).get("fork"))
-    state = as_object(arguments[1]) if len(arguments) > 1 else {}
+    state = as_object(passed_on_state(arguments))
     return as_count(state.get("iteration") or fork.get("iteration"))
+
+
+class _JudgedCall(NamedTuple):
+    """The gate's verdict on a call, and the arguments that policy has put in place of the call's own."""
+
+    verdict: on.RecordedVerdict
+    changed: TimelineText | None
 
 
 class _Call(TimelineCall):
@@ -109,9 +116,10 @@ class _Call(TimelineCall):
     def begin(self, at: datetime) -> None:
         self.started, self.state = self.started or at, "running"
 
-    def take_verdict(self, verdict: on.RecordedVerdict, changed: TimelineText | None) -> None:
+    def take_verdict(self, judged: _JudgedCall) -> None:
         """Apply a verdict of the gate. A held call keeps the verdict `approval` when the gate allows it later."""
-        self.arguments = changed or self.arguments
+        verdict = judged.verdict
+        self.arguments = judged.changed or self.arguments
         if self.verdict == "approval" and verdict.decision == "allow":
             return
         self.verdict, self.reason = verdict.decision or None, verdict.reason[:HEAD_CHARS]
@@ -171,11 +179,22 @@ _OUTCOMES: dict[str, CallState] = {
 }
 
 
+def _verdicts_by_place(event: on.PolicyEvaluated, iteration: _Iteration) -> dict[str, on.RecordedVerdict]:
+    if verdicts := dict(zip(event.places, event.verdicts, strict=False)):
+        return verdicts
+    denial = on.RecordedVerdict(decision="deny", reason=event.error)  # the gate failed, which denies everything
+    return dict.fromkeys(event.places or [call.id for call in iteration.calls], denial)
+
+
 class TimelineFold:
     """The records of one segment. It takes the events in order, each with the journal entries that it makes."""
 
     def __init__(self, run_id: str, *, is_whole: bool = False) -> None:
-        """Begin a segment. With `is_whole`, records have whole texts. Otherwise, long texts have references."""
+        """Begin a segment.
+
+        Args:
+            is_whole: Records have whole texts. Otherwise, they have the beginnings of long texts, with references.
+        """
         self.run_id = run_id
         self.base = 0
         """The last iteration of the earlier segments."""
@@ -189,8 +208,8 @@ class TimelineFold:
         self._by_call_id: dict[str, _Call] = {}
         self._changed_by_people = set[str]()
         """The calls whose arguments a person has changed."""
-        self._verdicts: dict[str, tuple[on.RecordedVerdict, TimelineText | None]] = {}
-        """Verdicts on calls of the loop that have not begun, by place, each with the arguments that policy changed."""
+        self._verdicts: dict[str, _JudgedCall] = {}
+        """Verdicts on calls of the loop that have not begun, by place."""
         self._numbers: dict[int, int] = {}
         """The numbers of records, by the sequence of an entry."""
         self._questions: set[str] = set()
@@ -227,12 +246,12 @@ class TimelineFold:
         if happening.kind == "started":
             self._on_started(happening)
         for entry in entries:
-            if not entry.run and entry.event != "PastMissing":  # the first record's number shows what is missing
+            if not entry.run and entry.event != on.PAST_MISSING:  # the first record's number shows what is missing
                 self._take_entry(entry, happening, is_numbered)
         if happening.name in PROMPT_ACTIVITIES:
             self._on_prompt(happening)
         elif happening.name in OWN_ACTIVITIES:
-            self._on_prepared(happening)
+            self._on_own_activity(happening)
         elif happening.kind.startswith("child_"):
             self._on_delegation(happening)
         elif happening.kind == "scheduled":
@@ -246,21 +265,22 @@ class TimelineFold:
             self._close(happening.at)
 
     def _on_started(self, happening: Happening) -> None:
-        arguments = cast("list[Any]", happening.value or [])
-        state = as_object(arguments[1]) if len(arguments) > 1 else {}
-        self.is_first = len(arguments) < 2
+        carried = passed_on_state(happening.value)
+        self.is_first = carried is None
+        state = as_object(carried)
         self.base = self._current = as_count(state.get("iteration"))  # a fork reads its past later
         self._turn = as_count(as_object(state.get("session")).get("turn")) or None
         self._model = as_text(as_object(state.get("setup")).get("model")) or None
         self._take_reply(happening)
 
-    def _on_prepared(self, happening: Happening) -> None:
-        if happening.kind != "finished" or happening.name not in {"prepare", READ_PAST}:
+    def _on_own_activity(self, happening: Happening) -> None:
+        if happening.kind != "finished":
             return
         value = as_object(happening.value)
-        setup = value if happening.name == "prepare" else as_object(value.get("setup"))
-        self._model = as_text(setup.get("model")) or self._model
-        if happening.name == READ_PAST:
+        if happening.name == "prepare":
+            self._model = as_text(value.get("model")) or self._model
+        elif happening.name == READ_PAST:
+            self._model = as_text(as_object(value.get("setup")).get("model")) or self._model
             self.base = self._current = as_count(value.get("iteration"))
             self._take_reply(happening)
 
@@ -304,6 +324,7 @@ class TimelineFold:
         ]
         self._calls |= {call.id: call for call in calls}
         self._by_call_id |= {call.call_id: call for call in calls}
+        # a call of the loop in this record is a lookup or was sent again: its id has the number of another iteration
         calls_of_loop = (call for call in iteration.calls if not call.id.startswith(f"{iteration.number}."))
         iteration.calls = [*calls_of_loop, *calls]
 
@@ -313,7 +334,8 @@ class TimelineFold:
             call_id = as_text(as_object(happening.value).get("call_id"))
             texts = self._texts(happening, event_texts(happening))
             call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=texts["input"])
-            call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
+            if (judged := self._verdicts.pop(happening.key, None)) is not None:
+                call.take_verdict(judged)
             self._calls[call.id] = call
             self._iteration(self._current).calls.append(call)
         elif happening.key in self._changed_by_people:
@@ -364,36 +386,33 @@ class TimelineFold:
         event = read_event(entry)
         if isinstance(event, on.TurnStarted):
             self._turn, self._current, self._is_turn_pending = event.turn, entry.iteration + 1, True
-        is_shown_by_fields = isinstance(event, _FIELD_EVENTS)
+        has_fields = isinstance(event, _FIELD_EVENTS)
         number = entry.iteration
-        if self._is_turn_pending and not is_shown_by_fields:
+        if self._is_turn_pending and not has_fields:
             number = max(number, self._current)
         iteration = self._iteration(number)
         if is_numbered:
             self._numbers[entry.sequence] = iteration.number
         if isinstance(event, on.PolicyEvaluated):
-            is_shown_by_fields = self._take_verdicts(event, happening, iteration)
+            verdicts = _verdicts_by_place(event, iteration)
+            self._take_verdicts(verdicts, happening)
+            calls_show_it = bool(verdicts) and self._calls.keys() >= verdicts.keys()
         else:
             self._take_event(event, iteration, entry.timestamp)
-        if not is_shown_by_fields:
+            calls_show_it = False
+        if not (has_fields or calls_show_it):
             sequence, data = entry.sequence if is_numbered else None, clipped_strings(entry.data)
             iteration.events.append(TimelineEvent(sequence=sequence, event=entry.event, at=entry.timestamp, data=data))
 
-    def _take_verdicts(self, event: on.PolicyEvaluated, happening: Happening, iteration: _Iteration) -> bool:
-        """Record verdicts on calls. Return True if the calls show all of them."""
-        verdicts = dict(zip(event.places, event.verdicts, strict=False))
-        if not verdicts:  # the gate failed, which denies everything
-            failed = on.RecordedVerdict(decision="deny", reason=event.error)
-            verdicts = dict.fromkeys(event.places or [call.id for call in iteration.calls], failed)
+    def _take_verdicts(self, verdicts: Mapping[str, on.RecordedVerdict], happening: Happening) -> None:
         is_changed = any(verdict.arguments for verdict in verdicts.values())
         texts = self._texts(happening, event_texts(happening)) if is_changed else {}
         for place, verdict in verdicts.items():
-            changed = texts.get(f"changed-{place}") if verdict.arguments else None
+            judged = _JudgedCall(verdict, texts.get(f"changed-{place}") if verdict.arguments else None)
             if call := self._calls.get(place):
-                call.take_verdict(verdict, changed)
+                call.take_verdict(judged)
             else:
-                self._verdicts[place] = verdict, changed
-        return bool(verdicts) and self._calls.keys() >= verdicts.keys()
+                self._verdicts[place] = judged
 
     def _take_event(self, event: JournalEvent, iteration: _Iteration, at: datetime) -> None:
         match event:
@@ -462,8 +481,10 @@ class TimelineFold:
         for iteration in self._iterations.values():
             iteration.end(at)
             for call in iteration.calls:
-                if call.state in {"proposed", "held", "running"}:
-                    call.state = "cancelled" if call.state == "running" else "not_run"
+                if call.state == "running":
+                    call.state = "cancelled"
+                elif call.state in {"proposed", "held"}:
+                    call.state = "not_run"
 
     def _iteration(self, number: int) -> _Iteration:
         return self._iterations.setdefault(number, _Iteration(number, {"turn": self._turn}))

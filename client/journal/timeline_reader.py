@@ -24,10 +24,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, latest_segment, model_call_iteration, previous_segment, read_start
 from orga.client.history.events import happenings, selected_happenings, start_arguments
-from orga.client.journal.events import followed_timelines
+from orga.client.history.values import run_converters
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
 from orga.client.journal.timeline_fold import TimelineFold, event_texts, iterations_before
 from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineText, texts_of
+from orga.client.journal.watcher import current_timelines, followed_timelines
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.names import RUN_WORKFLOWS
@@ -228,10 +229,12 @@ class Timelines:
         chain = await self._chain(workflow_id)
         heads, below = list(chain.heads), None
         if next is not None:
-            heads, below = _search_position(chain, next)
+            position = _parse_position(chain, next)
+            heads, below = list(position.heads), position.below
         began, found = monotonic(), list[FoundText]()
         while heads:
             head = heads.pop()
+            # the records of a segment have only the beginnings of long texts, so a text is searched in a whole fold
             segment = await self._fold(workflow_id, head, is_whole=True) if text else await self._segment(chain, head)
             for number in reversed(segment.numbers()):
                 if below is not None and number >= below:
@@ -252,7 +255,7 @@ class Timelines:
         """
         if entry.run:
             return None
-        folds = followed_timelines(self._client, workflow_id, is_current=False)
+        folds = followed_timelines(self._client, workflow_id)
         numbers = [number for fold in folds if (number := fold.number_of(entry)) is not None]
         if not numbers:
             return None
@@ -263,8 +266,23 @@ class Timelines:
         return reduce(lambda earlier, later: later.joined_with(earlier), records) if records else None
 
     async def _chain(self, workflow_id: str) -> _Chain:
-        run_id, length = await latest_segment(self._client, workflow_id, RUN_WORKFLOWS)
+        last = await latest_segment(self._client, workflow_id, RUN_WORKFLOWS)
+        heads = await self._read_heads(workflow_id, last.run_id)
+        chain = _Chain(workflow_id, tuple(heads), last.length)
+        first = heads[0]
+        claims_a_past = not first.previous and first.base > 0
+        if not claims_a_past:
+            return chain
+        # the input of a fork can claim any iteration: read the real one
+        first = first._replace(base=(await self._segment(chain, first)).base)
+        if first.base:  # 0 is not kept: a live fork may not have read its past yet
+            self._heads[first.run_id] = first
+        return replace(chain, heads=(first, *heads[1:]))
+
+    async def _read_heads(self, workflow_id: str, last: str) -> list[_Head]:
+        """Return the heads of all segments that the server still has, oldest first."""
         heads: list[_Head] = []
+        run_id = last
         while run_id:
             head = self._heads.get(run_id) or await self._read_head(workflow_id, run_id, is_last=not heads)
             if head is None:
@@ -273,13 +291,7 @@ class Timelines:
             run_id = head.previous
         while len(heads) > 1 and await self._read_head(workflow_id, heads[0].run_id, is_last=False) is None:
             del heads[0]  # the server has deleted it since it was read
-        chain = _Chain(workflow_id, tuple(heads), length)
-        if not heads[0].previous and heads[0].base:  # the input of a fork can claim any iteration: read the real one
-            base = (await self._segment(chain, heads[0])).base
-            heads[0] = heads[0]._replace(base=base)
-            if base:  # 0 is not kept: a live fork may not have read its past yet
-                self._heads[heads[0].run_id] = heads[0]
-        return replace(chain, heads=tuple(heads))
+        return heads
 
     async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:
         """Return the beginning of a segment, or None if the server has deleted it."""
@@ -289,9 +301,7 @@ class Timelines:
             if error.status == RPCStatusCode.NOT_FOUND and not is_last:
                 return None
             raise history_error(workflow_id, error) from error
-        arguments = await start_arguments(self._client, workflow_id, started)
-        if not started.continued_execution_run_id:
-            arguments = arguments[:1]  # the second is a state: a run takes it only from the segment before
+        arguments = await start_arguments(run_converters(self._client, workflow_id).own_converter, started)
         if len(self._heads) >= KEPT_HEADS:
             self._heads.clear()
         head = _Head(run_id, previous_segment(started), iterations_before(arguments))
@@ -338,7 +348,7 @@ class Timelines:
     def _segment_in_memory(self, chain: _Chain, head: _Head) -> _Segment | None:
         if closed := self._cache.in_memory(self._key(chain, head)):
             return closed
-        for followed in followed_timelines(self._client, chain.workflow_id, is_current=True):
+        for followed in current_timelines(self._client, chain.workflow_id):
             if followed.run_id == head.run_id:
                 return followed
         if head != chain.last:
@@ -378,9 +388,8 @@ class Timelines:
         try:
             async for happening in happenings(self._client, workflow_id, head.run_id):
                 fold.feed(happening, journal.feed(happening), is_numbered=is_numbered)
-                is_numbered = is_numbered and not happening.run_id  # entries of a delegate come here, and were not read
-        except RPCError as error:
-            raise history_error(workflow_id, error) from error
+                if happening.run_id:  # the journal has the entries of a delegate here, and they were not read
+                    is_numbered = False
         except (ValidationError, DigestMismatch) as error:
             problem = f"the history of {workflow_id!r} cannot be read: {error}"
             raise OrgaError(f"{problem}; `orga verify` shows where") from error
@@ -388,20 +397,15 @@ class Timelines:
 
     async def _texts(self, workflow_id: str, references: Collection[str]) -> dict[str, str]:
         """Return the texts that exist, by reference. The caller has checked that the references are to this run."""
-        by_run: dict[str, dict[str, tuple[int, str]]] = {}  # event and part of each reference, by run id
-        for reference in references:
-            if match := _REFERENCE.fullmatch(reference):
-                by_run.setdefault(match["run"], {})[reference] = int(match["event"]), match["part"]
+        matches = [match for reference in references if (match := _REFERENCE.fullmatch(reference))]
         found: dict[str, str] = {}
-        for run_id, wanted in by_run.items():
-            try:
-                events = {event for event, _ in wanted.values()}
-                read = await selected_happenings(self._client, workflow_id, run_id, events)
-            except RPCError as error:
-                raise history_error(workflow_id, error) from error
-            for reference, (event, part) in wanted.items():
+        for run_id in {match["run"] for match in matches}:
+            of_run = [match for match in matches if match["run"] == run_id]
+            event_ids = {int(match["event"]) for match in of_run}
+            read = await selected_happenings(self._client, workflow_id, run_id, event_ids)
+            for match in of_run:
                 with suppress(KeyError, ValueError):  # there is no such event, or it has no such text
-                    found[reference] = event_texts(read[event])[part]
+                    found[match[0]] = event_texts(read[int(match["event"])])[match["part"]]
         return found
 
 
@@ -451,13 +455,20 @@ def _longer_text(text: TimelineText, texts: dict[str, str]) -> TimelineText:
     return TimelineText(head=head, size=text.size, reference=text.reference)
 
 
-def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]:
+class _SearchPosition(NamedTuple):
+    heads: Sequence[_Head]
+    """The segments that are not searched yet, oldest first."""
+    below: int | None
+    """The last of these segments is searched only below this iteration. None if it is searched from its end."""
+
+
+def _parse_position(chain: _Chain, next: str) -> _SearchPosition:
     run_id, _, below = next.partition(".")
     run_ids = [head.run_id for head in chain.heads]
     is_number = below.isascii() and below.isdigit() and len(below) < 10
     if run_id not in run_ids or (below and not is_number):
         raise InvalidInput(f"next: {next[:100]!r} is not from a search in this run. Leave it out to begin again")
-    return list(chain.heads[: run_ids.index(run_id) + 1]), int(below) if below else None
+    return _SearchPosition(chain.heads[: run_ids.index(run_id) + 1], int(below) if below else None)
 
 
 def _found_in(record: IterationRecord, text: str, limits: SearchLimits) -> Sequence[FoundText]:

@@ -157,23 +157,24 @@ class SearchLimits(Record):
 
     def parts(self, record: IterationRecord) -> Iterator[tuple[tuple[str, str], ...]]:
         """Yield the parts of a record that a search reads (reply, thinking, calls, events), with places and texts."""
-        calls = [
-            call
-            for call in record.calls
-            if (not self.tools or call.tool in self.tools)
-            and (not self.outcomes or not self.outcomes.isdisjoint((call.state, call.verdict)))
-        ]
+        has_limits = bool(self.is_of_calls or self.events)
+        calls = [call for call in record.calls if self._is_searched(call)]
         events = [event for event in record.events if not self.events or event.event in self.events]
         if (self.is_of_calls and not calls) or (self.events and not events):
             return
-        if not self.is_of_calls and not self.events:
+        if not has_limits:
             for where in ("reply", "thinking"):
                 if (text := getattr(record, where)) is not None:
                     yield ((where, text.head),)
-        if self.is_of_calls or not self.events:
+        if self.is_of_calls or not has_limits:
             yield from map(_call_texts, calls)
-        if self.events or not self.is_of_calls:
+        if self.events or not has_limits:
             yield from (((event.event, json_text(event.data)),) for event in events)
+
+    def _is_searched(self, call: TimelineCall) -> bool:
+        has_tool = not self.tools or call.tool in self.tools
+        has_outcome = not self.outcomes or not self.outcomes.isdisjoint((call.state, call.verdict))
+        return has_tool and has_outcome
 
 
 def _call_texts(call: TimelineCall) -> tuple[tuple[str, str], ...]:

@@ -21,7 +21,7 @@ from temporalio.worker import (
 
 from orga.client.errors import PastRefused
 from orga.client.history.chain import RunChain, histories, run_chain
-from orga.client.history.events import happenings
+from orga.client.history.events import happenings, passed_on_state
 from orga.client.history.values import RunConverters, converters_of
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
 from orga.workflows.decisions.result import shown_conversation
@@ -122,8 +122,6 @@ async def _carried_state(client: Client, workflow_id: str, run_id: str) -> Agent
     """Return the state that the previous segment carried over, or None for the first segment."""
     async with aclosing(happenings(client, workflow_id, run_id)) as found:
         async for happening in found:
-            # the first happening is the start, whose arguments are the input and the carried state
-            arguments: list[Any] = happening.value or []
-            carried = arguments[1] if len(arguments) > 1 else None
+            carried = passed_on_state(happening.value)  # the first happening is the start
             return None if carried is None else AgentState.model_validate(carried)
     return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from orga.client.config.known_input import RequestedNames
-    from orga.client.journal.events import LiveActivity
+    from orga.client.journal.watcher import LiveActivity
     from orga.client.runs.attachments import Attachable
     from orga.workflows.types.goals.goal_input import GoalInput
     from orga.workflows.types.sessions.session_input import SessionInput
@@ -307,7 +307,7 @@ class AgentHandle:
             InvalidInput: `after` is neither a sequence nor a cursor.
             ServerLost: The server has been away for a minute.
         """
-        from orga.client.journal.events import run_events
+        from orga.client.journal.watcher import run_events
 
         return run_events(self.client, self.id, after)
 

@@ -35,8 +35,8 @@ from orga.client.cli.shown.text import (
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.journal import event_types as on
-from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView, ViewedEntry
+from orga.client.journal.watcher import LiveActivity
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.process import STOP_TIMEOUT_S, WorkerKeeper

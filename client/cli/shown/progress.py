@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from orga.client.cli.shown.narration import call_text
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
-from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import EVENT_PHASES, ViewedEntry, is_paused_after
+from orga.client.journal.watcher import LiveActivity
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES

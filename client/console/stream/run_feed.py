@@ -15,9 +15,9 @@ from orga.client.console.stream.sources import Sources
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
-from orga.client.journal.events import JournalReader, LiveActivity, Watcher, parse_position, shared_watcher
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline_records import IterationRecord, clipped_strings
+from orga.client.journal.watcher import JournalReader, LiveActivity, Watcher, parse_position, shared_watcher
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 

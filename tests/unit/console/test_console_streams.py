@@ -22,9 +22,9 @@ from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, Se
 from orga.client.console.stream.run_feed import MAX_MISSED, MAX_MISSED_BYTES, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
 from orga.client.console.stream.sources import Sources
 from orga.client.errors import RunNotFound, ServerLost
-from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline_records import IterationRecord
+from orga.client.journal.watcher import LiveActivity
 from orga.workflows.types.status import JournalEntry
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.parts.served_histories import HistoryClient

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orga.client.frontends.agui_events import ClientView
 from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
-from orga.client.journal.events import LiveActivity
+from orga.client.journal.watcher import LiveActivity
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import JournalEntry
 

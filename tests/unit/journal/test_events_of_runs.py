@@ -20,9 +20,9 @@ from temporalio.client import Client
 
 from orga.client.errors import RunNotFound, ServerLost
 from orga.client.history.values import data_converter
-from orga.client.journal import events
-from orga.client.journal.events import RunEvent, run_events
+from orga.client.journal import watcher
 from orga.client.journal.reading import Observe, ObservedEvent, SeenEntries
+from orga.client.journal.watcher import RunEvent, run_events
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.journal.test_journal_chain import chain
@@ -88,8 +88,8 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(events, "read_journal", made.read)
-    monkeypatch.setattr(events, "AGAIN_S", 0.0)
+    monkeypatch.setattr(watcher, "read_journal", made.read)
+    monkeypatch.setattr(watcher, "AGAIN_S", 0.0)
     return made
 
 
@@ -136,7 +136,7 @@ async def test_all_readers_of_a_run_share_one_reading_until_the_last_one_stops(s
         server.becomes("abc")
         assert await taken(one, 1) == await taken(other, 1) == "2c"
         assert server.readings == 1
-    assert not events._WATCHERS[client]
+    assert not watcher._WATCHERS[client]
     server.becomes("abcd", is_over=True)
     assert await rest(run_events(client, "r")) == "0a 1b 2c 3d"
     assert server.readings == 2
@@ -218,7 +218,7 @@ async def test_a_reader_that_missed_two_rewinds_continues_from_the_earlier_one(s
 async def test_a_late_reader_reads_older_entries_from_the_history(
     server: Server, monkeypatch: pytest.MonkeyPatch, after: int | None, kept: tuple[str, int]
 ) -> None:
-    monkeypatch.setattr(events, *kept)
+    monkeypatch.setattr(watcher, *kept)
     client = AClient()
     server.becomes("abcdefg")
     async with aclosing(run_events(client, "r")) as early, aclosing(run_events(client, "r", after)) as late:
@@ -228,7 +228,7 @@ async def test_a_late_reader_reads_older_entries_from_the_history(
 
 
 async def test_a_slow_reader_misses_no_entry(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "KEPT_ENTRIES", 2)
+    monkeypatch.setattr(watcher, "KEPT_ENTRIES", 2)
     client = AClient()
     server.becomes("a")
     async with aclosing(run_events(client, "r")) as quick, aclosing(run_events(client, "r")) as slow:
@@ -245,8 +245,8 @@ class Clock:
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch, silences_s: Sequence[float]) -> None:
         self.now, self.left, self._server = 0.0, list(silences_s), server
-        monkeypatch.setattr(events, "monotonic", lambda: self.now)
-        monkeypatch.setattr(events, "read_journal", self.read)
+        monkeypatch.setattr(watcher, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watcher, "read_journal", self.read)
 
     async def read(self, *given: Any, **more: Any) -> AsyncGenerator[JournalEntry]:
         silence_s = self.left.pop(0)
@@ -326,8 +326,8 @@ def pending(details: bytes = b"", *, activity_id: str = "1", name: str = "reason
 
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "FIRST_LOOK_S", 0.001)
-    monkeypatch.setattr(events, "LAST_LOOK_S", 0.001)
+    monkeypatch.setattr(watcher, "FIRST_LOOK_S", 0.001)
+    monkeypatch.setattr(watcher, "LAST_LOOK_S", 0.001)
 
 
 @pytest.mark.usefixtures("quick_looks")

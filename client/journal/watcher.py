@@ -93,7 +93,7 @@ async def run_events(client: Client, workflow_id: str, after: int | str | None =
     async with shared_watcher(client, workflow_id) as watcher:
         reader = JournalReader(watcher, start)
         while True:
-            changed, is_over = watcher.changed, watcher.is_over
+            changed, is_over = watcher.changed, watcher.is_over  # read first, so that a change meanwhile is not missed
             async for event in reader.new_events():
                 yield event
             if is_over:
@@ -140,14 +140,10 @@ class JournalReader:
 
     async def new_events(self) -> AsyncGenerator[RunEvent]:
         """Yield what is new for this reader: finished activities, then entries, then changed activities."""
-        watcher, shown = self._watcher, self._yielded
-        live = watcher.live_activities()
-        self._yielded = {key: activity for key, activity in shown.items() if key in live}
-        for key in shown.keys() - live.keys():
-            yield shown[key].over()
-        while self._is_position_known():
-            if self._next >= watcher.total:
-                break
+        watcher = self._watcher
+        for key in self._yielded.keys() - watcher.live_activities().keys():
+            yield self._yielded.pop(key).over()
+        while self._update_position() and self._next < watcher.total:
             if self._next < watcher.first_kept:
                 async for entry in self._read_dropped():
                     yield entry
@@ -160,16 +156,19 @@ class JournalReader:
                 self._yielded[key] = activity
                 yield activity
 
-    def _is_position_known(self) -> bool:
+    def _update_position(self) -> bool:
+        """Follow rewinds, and begin after the start. Return False if it is not read yet whether the start exists."""
         watcher = self._watcher
         self._next = min([self._next, *watcher.rewinds[self._rewinds :]])
         self._rewinds = len(watcher.rewinds)
-        if self._start is not None:
-            if not (self._start.sequence < watcher.total or watcher.is_at_end or watcher.is_over):
-                return False
-            if not watcher.has_entry(self._start):
-                self._next = 0
-            self._start = None
+        if self._start is None:
+            return True
+        is_start_read = self._start.sequence < watcher.total
+        if not (is_start_read or watcher.is_at_end or watcher.is_over):
+            return False
+        if not watcher.has_entry(self._start):
+            self._next = 0
+        self._start = None
         return True
 
     async def _read_dropped(self) -> AsyncGenerator[JournalEntry]:
@@ -192,7 +191,8 @@ _WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str],
 @asynccontextmanager
 async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Watcher"]:
     """Yield the watcher of a run. All readers in this event loop share it, and it stops after the last one."""
-    watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
+    watchers = _WATCHERS.setdefault(client, {})
+    key = (asyncio.get_running_loop(), workflow_id)
     watcher = watchers.get(key)
     if watcher is None or watcher.is_over:
         watcher = watchers[key] = Watcher(client, workflow_id)
@@ -207,13 +207,20 @@ async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Wa
             await watcher.stop()
 
 
-def followed_timelines(client: Client, workflow_id: str, *, is_current: bool) -> Sequence[TimelineFold]:
-    """Return the timelines of a run's last segments, if somebody follows the run in this event loop.
+def followed_timelines(client: Client, workflow_id: str) -> Sequence[TimelineFold]:
+    """Return the timelines of a run's last segments, as far as the run was read by those who follow it in this loop."""
+    watcher = _current_watcher(client, workflow_id)
+    return watcher.timelines if watcher else ()
 
-    With `is_current`, return none until the run is read up to now.
-    """
-    watcher = _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
-    return watcher.timelines if watcher and (watcher.is_current or not is_current) else ()
+
+def current_timelines(client: Client, workflow_id: str) -> Sequence[TimelineFold]:
+    """As `followed_timelines`, but return none until the run is read up to now."""
+    watcher = _current_watcher(client, workflow_id)
+    return watcher.timelines if watcher and watcher.is_current else ()
+
+
+def _current_watcher(client: Client, workflow_id: str) -> "Watcher | None":
+    return _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
 
 
 _ACTIVITY_ENDS: dict[EventType.ValueType, str] = {
@@ -230,6 +237,12 @@ _DELEGATE_ENDS: dict[EventType.ValueType, str] = {
     EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "child_workflow_execution_terminated_event_attributes",
     EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "child_workflow_execution_timed_out_event_attributes",
 }
+
+
+class _RunningActivity(NamedTuple):
+    id: str
+    converter: DataConverter
+    """For its heartbeats and failures."""
 
 
 class Watcher:
@@ -259,8 +272,8 @@ class Watcher:
         self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
         self._converters = run_converters(client, workflow_id)
-        self._under_way: dict[int, tuple[str, DataConverter]] = {}
-        """Running activities, each with its id and the converter for its values, by the id of the scheduled event."""
+        self._under_way: dict[int, _RunningActivity] = {}
+        """By the id of the event that scheduled the activity."""
         self._live: dict[_Key, LiveActivity] = {}
         self._wake_poller = asyncio.Event()
         self._delegates: set[str] = set()
@@ -343,11 +356,15 @@ class Watcher:
         self.kept.append(entry)
         self._kept_sizes.append(len(repr(entry.data)))
         self._kept_bytes += self._kept_sizes[-1]
-        while len(self.kept) >= 2 * KEPT_ENTRIES or (len(self.kept) > 1 and self._kept_bytes > 2 * KEPT_BYTES):
+        while self._has_too_many_entries():
             half = len(self.kept) // 2
             self._kept_bytes -= sum(self._kept_sizes[:half])
             del self.kept[:half], self._kept_sizes[:half]
         self._notify()
+
+    def _has_too_many_entries(self) -> bool:
+        """Return whether the kept entries have reached twice a limit. A single entry is always kept."""
+        return len(self.kept) >= 2 * KEPT_ENTRIES or (len(self.kept) > 1 and self._kept_bytes > 2 * KEPT_BYTES)
 
     def _observe(self, observed: ObservedEvent) -> None:
         """Record which activities and delegates are running, and continue the timeline of the live segment."""
@@ -362,10 +379,12 @@ class Watcher:
             self._delegates.clear()
         elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes
-            self._under_way[event.event_id] = (scheduled.activity_id, self._converters.for_activity(scheduled))
+            converter = self._converters.for_activity(scheduled)
+            self._under_way[event.event_id] = _RunningActivity(scheduled.activity_id, converter)
         elif kind in _ACTIVITY_ENDS:
-            activity_id, _ = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, ("", None))
-            self._live.pop((self._id, activity_id), None)
+            ended = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, None)
+            if ended is not None:
+                self._live.pop((self._id, ended.id), None)
         elif kind == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
             self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
         elif kind in _DELEGATE_ENDS:
@@ -379,8 +398,9 @@ class Watcher:
     def _continue_timeline(self, observed: ObservedEvent) -> None:
         if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             previous = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
-            is_next = bool(self.timelines) and self.timelines[-1].run_id == previous
-            self.timelines = [*(self.timelines if is_next else ()), TimelineFold(observed.run_id)]
+            if not self.timelines or self.timelines[-1].run_id != previous:
+                self.timelines = []
+            self.timelines = [*self.timelines, TimelineFold(observed.run_id)]
         if observed.happening is not None and self.timelines:
             *earlier, last = self.timelines
             last.feed(observed.happening, observed.entries)
@@ -427,12 +447,10 @@ class Watcher:
             if not (self.is_current and self._under_way):
                 await self._wake_poller.wait()
                 pause_s = FIRST_LOOK_S
-            elif await self._poll_once():
-                pause_s = FIRST_LOOK_S
-                await asyncio.sleep(pause_s)
-            else:
-                pause_s = min(pause_s * 1.5, LAST_LOOK_S)
-                await asyncio.sleep(pause_s)
+                continue
+            has_changed = await self._poll_once()
+            pause_s = FIRST_LOOK_S if has_changed else min(pause_s * 1.5, LAST_LOOK_S)
+            await asyncio.sleep(pause_s)
 
     async def _poll_once(self) -> bool:
         """Query activities once, and return whether any has changed."""
@@ -440,10 +458,10 @@ class Watcher:
             described = await self._client.get_workflow_handle(self._id).describe()
         except RPCError:  # the task that reads the history waits for the server
             return False
-        converters = dict(self._under_way.values())
+        converters = {each.id: each.converter for each in self._under_way.values()}
         pending = [each for each in described.raw_description.pending_activities if each.activity_id in converters]
         activities = [await _live_activity(self._id, each, converters[each.activity_id]) for each in pending]
-        still_running = {activity_id for activity_id, _ in self._under_way.values()}
+        still_running = {each.id for each in self._under_way.values()}  # some may have ended meanwhile
         live = {(self._id, each.activity_id): each for each in activities if each.activity_id in still_running}
         if live == self._live:
             return False
@@ -459,14 +477,12 @@ class Watcher:
 async def activities_in_flight(client: Client, described: WorkflowExecutionDescription) -> list[LiveActivity]:
     """Return the running activities in the server's description of a run, without those of its delegates."""
     converters = run_converters(client, described.id, described.workflow_type)
-    return [
-        await _live_activity(
-            described.id,
-            each,
-            converters.for_activity_named(each.activity_type.name, each.activity_id, described.task_queue),
-        )
-        for each in described.raw_description.pending_activities
-    ]
+    activities: list[LiveActivity] = []
+    for pending in described.raw_description.pending_activities:
+        name, activity_id = pending.activity_type.name, pending.activity_id
+        converter = converters.for_activity_named(name, activity_id, described.task_queue)
+        activities.append(await _live_activity(described.id, pending, converter))
+    return activities
 
 
 async def _live_activity(run: str, pending: PendingActivityInfo, converter: DataConverter) -> LiveActivity:
