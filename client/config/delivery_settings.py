@@ -18,6 +18,7 @@ from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.webhook.post import SigningKey, WebhookPost, WebhookSettings
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.client.config.known_input import Environment
 from orga.client.config.sections import DeliveryConfig, NotifyConfig
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
@@ -32,10 +33,8 @@ TELEGRAM = "https://api.telegram.org"
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 """Default ports of a mail server, by `security`."""
 
-Environment = Mapping[str, str]
 
-
-def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSettings | None:
+def notify_settings(config: NotifyConfig, env: Environment) -> WebhookSettings | None:
     """Return the settings, or None without an address. Raise ValueError if the secret or the encryption is missing."""
     if config.url is None:
         return None
@@ -54,7 +53,8 @@ def checked_address(key: str, url: str, *, allow_http: bool) -> str:
 
     The error does not contain the address, which may be secret.
     """
-    if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
+    may_be_http = allow_http or is_loopback(url)
+    if url.startswith("https://") or (may_be_http and url.startswith("http://")):
         return url
     table = key.rpartition(".")[0]
     raise ValueError(f"{key}: has to begin with https://; or set {table}.allow_http = true to send it unencrypted")
@@ -111,9 +111,13 @@ def _telegram(section: str, config: DeliveryConfig, env: Environment) -> Deliver
 
 def _email(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     host, security, user = config.host or "", config.security, config.username
-    password = _variable_value(f"{section}.password_from", config.password_from, env) if user is not None else None
-    if password is not None and security == "none" and not is_loopback(f"smtp://{host}"):
-        raise ValueError(f'{section}.security: a password does not go through a network unencrypted; use "starttls"')
+    password = None
+    if user is not None:
+        password = _variable_value(f"{section}.password_from", config.password_from, env)
+        if security == "none" and not is_loopback(f"smtp://{host}"):
+            raise ValueError(
+                f'{section}.security: a password does not go through a network unencrypted; use "starttls"'
+            )
     port = config.port or PORTS[security]
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 

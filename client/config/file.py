@@ -2,17 +2,17 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.client.config.environment import Setting, bare_sections, merge_settings, settings
 from orga.client.config.policy import with_policy_folder
-from orga.client.config.problems import KeySource, problem_lines
+from orga.client.config.problems import problem_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import (
     TrustRequest,
@@ -48,30 +48,33 @@ PATH_KEYS = (
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
     """Return the line of the key at `path`, else of the nearest enclosing table, else of the first key inside."""
-    enclosing_line: int | None = None
-    enclosing_depth = 0
-    first_inside: int | None = None
-    for number, key in _key_lines(text):
-        if path[: len(key)] == key and len(key) > enclosing_depth:
-            enclosing_line, enclosing_depth = number, len(key)
-        if key[: len(path)] == path and first_inside is None:
-            first_inside = number
-    return first_inside if enclosing_line is None else enclosing_line
+    lines = _key_lines(text)
+    enclosing = [line for line in lines if path[: len(line.key)] == line.key]
+    if enclosing:
+        return max(enclosing, key=lambda line: len(line.key)).number
+    return next((line.number for line in lines if line.key[: len(path)] == path), None)
+
+
+class _KeyLine(NamedTuple):
+    """A line that opens a table or sets a key."""
+
+    number: int
+    key: tuple[str, ...]
+    """The whole path of the table or key."""
 
 
 @lru_cache(maxsize=1)
-def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """Return each line that opens a table or sets a key, with its whole path."""
-    lines: list[tuple[int, tuple[str, ...]]] = []
+def _key_lines(text: str) -> list[_KeyLine]:
+    lines: list[_KeyLine] = []
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("[") and (header := _single_path(line)):
             table = header
-            lines.append((number, table))
+            lines.append(_KeyLine(number, table))
             continue
         name, equals, _ = line.partition("=")
         if equals and (key := _single_path(f"{name} = 0")):
-            lines.append((number, (*table, *key)))
+            lines.append(_KeyLine(number, (*table, *key)))
     return lines
 
 
@@ -108,20 +111,23 @@ def load_config(
     env = os.environ if env is None else env
     inputs = _read_config(named, folder or Path.cwd(), env, named_by)
     if not trusts_all(env):
-        request = inputs.trust_request(env)
+        request = inputs.trust_request()
         if request and request.risks and not request.is_trusted:
-            _refuse_misspelt(inputs, env)
+            _refuse_misspelt(inputs)
             raise Untrusted(request)
-    return with_policy_folder(inputs.config(env), inputs.base).with_file(inputs.path)
+    return with_policy_folder(inputs.config(), inputs.base).with_file(inputs.path)
 
 
-def _refuse_misspelt(inputs: "_ConfigInputs", env: Mapping[str, str]) -> None:
+def _refuse_misspelt(inputs: "_ConfigInputs") -> None:
     """Raise ConfigError for misspelt tools, before the trust question, because a corrected file needs new trust."""
     from orga.client.config.known_input import misspelt_tools  # this import loads the tools
 
-    problems = misspelt_tools(inputs.config(env))
-    if problems:
-        lines = (f"{inputs.origin(('agents', agent, 'tools'))}: {problem}" for agent, problem in problems)
+    lines = [
+        f"{inputs.origin(('agents', agent, 'tools'))}: {problem}"
+        for agent, problems in misspelt_tools(inputs.config()).items()
+        for problem in problems
+    ]
+    if lines:
         raise ConfigError("\n".join(lines))
 
 
@@ -136,35 +142,51 @@ class ConfigSources:
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
     """Return the configuration that `load_config` would use, for display. It needs no trust. Raise its ConfigError."""
     inputs = _read_config(named, folder, env)
-    return ConfigSources(with_policy_folder(inputs.config(env), inputs.base), inputs.path, inputs.origin)
+    return ConfigSources(with_policy_folder(inputs.config(), inputs.base), inputs.path, inputs.origin)
 
 
 def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
     """Return the trust request of the file or policy folder that `load_config` would use, or None if there is none."""
-    return _read_config(named, folder, env).trust_request(env)
+    return _read_config(named, folder, env).trust_request()
 
 
 @dataclass(frozen=True)
 class _ConfigInputs:
-    """The text of a file, if there is one, and the settings that override it."""
+    """A file, if there is one, and the environment, whose settings override it."""
 
-    path: Path | None
-    text: str
-    file: dict[str, Any]
+    env: Mapping[str, str]
     overrides: list[Setting]
     base: Path
     """The folder of the file. Without a file, the folder that the caller asked about."""
+    path: Path | None = None
+    text: str = ""
+    file: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The tables of the file, with absolute paths."""
     hidden: Path | None = None
     """The file in a folder above that would hold if this one did not exist."""
 
-    def config(self, env: Mapping[str, str]) -> OrgaConfig:
-        if bare := bare_sections(env):
+    def config(self) -> OrgaConfig:
+        if bare := bare_sections(self.env):
             raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
         try:
-            return OrgaConfig.model_validate(merge_settings(self.file, self.overrides), extra="forbid")
+            return self._validated()
         except ValidationError as error:
-            source = _key_source(self.path, self.text, self.overrides)
-            raise ConfigError("\n".join(problem_lines(error, OrgaConfig, source))) from None
+            raise ConfigError("\n".join(problem_lines(error, OrgaConfig, self._problem_source))) from None
+
+    def _validated(self) -> OrgaConfig:
+        return OrgaConfig.model_validate(merge_settings(self.file, self.overrides), extra="forbid")
+
+    def _problem_source(self, key: tuple[str, ...]) -> str:
+        """Return the variable, or the file and line, that has the problem with the key."""
+        for setting in self.overrides:
+            shared = min(len(key), len(setting.path))  # a variable may set a key above this one, or one below it
+            if setting.path[:shared] == key[:shared]:
+                return setting.variable
+        return self._place(key)
+
+    def _place(self, key: tuple[str, ...]) -> str:
+        line = line_of(self.text, key)
+        return f"{self.path}:{line}" if line else str(self.path)
 
     def origin(self, key: tuple[str, ...]) -> str | None:
         """Return the variable, or the file and line, that sets the key, or None."""
@@ -176,12 +198,11 @@ class _ConfigInputs:
             if not isinstance(table, dict) or name not in table:
                 return None
             table = cast("dict[str, Any]", table)[name]
-        line = line_of(self.text, key)
-        return f"{self.path}:{line}" if line else str(self.path)
+        return self._place(key)
 
-    def trust_request(self, env: Mapping[str, str]) -> TrustRequest | None:
+    def trust_request(self) -> TrustRequest | None:
         """Return the trust request of the file. Without a file: of a policy folder that needs trust, or None."""
-        user = user_settings(self.overrides, env)
+        user = user_settings(self.overrides, self.env)
         policies = self._policies_risk(user)
         if self.path is None:
             return policies_trust_request(Path(policies.value), policies) if policies else None
@@ -193,51 +214,54 @@ class _ConfigInputs:
             found.append(Risk((FILE_NAME,), str(self.hidden), why=why))
         try:
             config = OrgaConfig.model_validate(self.file, extra="forbid")
-        except ValidationError:
-            config = self.config(env)
+        except ValidationError:  # the file may be valid only with the user's variables
+            config = self.config()
         return file_trust_request(self.path, self.text, config, found)
 
     def _policies_risk(self, user: UserSettings) -> Risk | None:
         """Return the risk of a policy folder that the configuration does not name."""
         try:
-            config = OrgaConfig.model_validate(merge_settings(self.file, self.overrides), extra="forbid")
+            config = self._validated()
         except ValidationError:
             return None  # an invalid configuration is never used
-        completed = with_policy_folder(config, self.base)
-        if completed is config or completed.policy.dir is None or completed.policy.engine not in {None, "cedar"}:
+        if config.policy.dir is not None or config.policy.engine not in {None, "cedar"}:
             return None
-        return policies_risk(completed.policy.dir, user)
+        folder = with_policy_folder(config, self.base).policy.dir
+        return policies_risk(folder, user) if folder else None
 
 
 def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _ConfigInputs:
-    path = find_config(named, folder, env, named_by)
+    path = _find_config(named, folder, env, named_by)
     if path is None:
-        return _ConfigInputs(None, "", {}, settings(env, {}), folder)
-    require_owner(path, env, named=bool(named or env.get(VARIABLE)))
+        return _ConfigInputs(env, settings(env, {}), folder)
+    is_named = bool(named or env.get(VARIABLE))
+    require_owner(path, env, named=is_named)
     text = _read_text(path)
     file = _parse_file(text, path)
-    hidden = None if named or env.get(VARIABLE) else find_config(None, path.parent.parent, {})
-    return _ConfigInputs(path, text, file, settings(env, file), path.parent, hidden)
+    hidden = None if is_named else nearest_config(path.parent.parent)
+    return _ConfigInputs(env, settings(env, file), path.parent, path, text, file, hidden)
 
 
-def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
-    """Return the file, or None. Raise ConfigError if a named file does not exist or a folder is called `orga.toml`."""
-    chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
-    if chosen is None:
-        paths = (above / FILE_NAME for above in (folder.absolute(), *folder.absolute().parents))
-        found = next((path for path in paths if path.is_file() or path.is_dir()), None)
-        if found is not None and found.is_dir():
-            raise ConfigError(
-                f"{found}: is a folder, and a configuration is a file; rename it, or name a file (--config)"
-            )
-        return found
-    if chosen == NO_FILE:
+def _find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str) -> Path | None:
+    """Return the named file, else the nearest one, or None. Raise ConfigError if a named file does not exist."""
+    source, chosen = (named_by, named) if named else (VARIABLE, env.get(VARIABLE))
+    if not chosen:
+        return nearest_config(folder)
+    if Path(chosen) == NO_FILE:
         return None
     path = folder / user_path(chosen)
     if not path.is_file():
-        source = named_by if named else VARIABLE
         raise ConfigError(f"{source} names {chosen}, which is no file; correct the path or leave it out")
     return path.absolute()
+
+
+def nearest_config(folder: Path) -> Path | None:
+    """Return the first `orga.toml` from `folder` upwards, or None. Raise ConfigError if it is a folder."""
+    paths = (above / FILE_NAME for above in (folder.absolute(), *folder.absolute().parents))
+    found = next((path for path in paths if path.is_file() or path.is_dir()), None)
+    if found is not None and found.is_dir():
+        raise ConfigError(f"{found}: is a folder, and a configuration is a file; rename it, or name a file (--config)")
+    return found
 
 
 def _read_text(path: Path) -> str:
@@ -277,15 +301,3 @@ def _absolute_path(folder: Path, path: Any) -> Any:
     if isinstance(path, list):
         return [_absolute_path(folder, each) for each in cast("list[Any]", path)]
     return str(folder / user_path(path)) if isinstance(path, str) else path
-
-
-def _key_source(path: Path | None, text: str, overrides: list[Setting]) -> KeySource:
-    def source(key: tuple[str, ...]) -> str:
-        for setting in overrides:
-            shared = min(len(key), len(setting.path))
-            if setting.path[:shared] == key[:shared]:
-                return setting.variable
-        line = line_of(text, key)
-        return f"{path}:{line}" if line else str(path)
-
-    return source

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
@@ -10,11 +11,14 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
-from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.providers import CODE, model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.tool_calls.tools import matches_any_glob
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.agents.tiers import ModelChoice
 
 Environment = Mapping[str, str]
 
@@ -36,20 +40,22 @@ def model_problem(name: str, env: Environment, models: ModelsConfig) -> str:
     if problem := model_name_problem(name, models.own_endpoints):
         return problem
     provider, _, model = name.strip().partition(":")
-    if provider not in PROVIDERS or PROVIDERS[provider].is_remote:
-        try:
-            provider_endpoint(provider, env, models.base_urls, models.endpoints.get(provider, DEFAULT_ENDPOINT))
-        except ModelNotConfigured as error:
-            return str(error)
-    if provider == CODE:
-        return ""  # only the worker knows the models that its code defines
-    if provider == "local":
-        from orga.activities.adapters.offline.local_model import missing_extra
+    match provider:
+        case "local":
+            from orga.activities.adapters.offline.local_model import missing_extra
 
-        return missing_extra()
-    if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:
-        return f"'{provider}:{model.strip()}' names no model: the offline one is {EMBEDDED_MODEL}"
-    return ""
+            return missing_extra()
+        case "offline":
+            named = f"{provider}:{model.strip()}"
+            return "" if named == EMBEDDED_MODEL else f"'{named}' names no model: the offline one is {EMBEDDED_MODEL}"
+        case _ if provider == CODE:
+            return ""  # only the worker knows the models that its code defines
+        case _:  # a provider with a server, or an endpoint of your own
+            try:
+                provider_endpoint(provider, env, models.base_urls, models.endpoints.get(provider, DEFAULT_ENDPOINT))
+            except ModelNotConfigured as error:
+                return str(error)
+            return ""
 
 
 def price_check(config: ModelsConfig, is_priced: Callable[[str], bool]) -> Callable[[str], bool]:
@@ -125,13 +131,13 @@ def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
 
 
 def refuse_in_process(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Raise InvalidInput for names that a worker in this process would refuse."""
+    """Raise InvalidInput for names that a worker with this process's environment would refuse."""
     refuse_unknown(wanted, config)
     refuse_unready_model(wanted, config, os.environ)
 
 
-def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
-    """Return each agent with an unknown tool, and the problem. No code of the configuration is run.
+def misspelt_tools(config: OrgaConfig) -> dict[str, list[str]]:
+    """Return the problems with unknown tools, by agent. No code of the configuration is run.
 
     Functions, manifests and MCP servers may offer tools of any name. If the configuration has any of these, a tool
     counts as misspelt only if its name is close to a known one.
@@ -144,16 +150,20 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
     own = {*functions, *config.tools.activities, *config.tools.deferred}
     known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *own})
     has_other_tools = bool(functions or config.tools.manifests or config.mcp.servers)
-    problems: list[tuple[str, str]] = []
-    for name, agent in config.agents.items():
-        for tool in agent.tools:
-            is_of_server = tool.partition("_")[0] in config.mcp.servers
-            if tool in known or is_of_server or not tool.isidentifier():
-                continue
-            if not has_other_tools or similar_name_hint(tool, known):
-                problem = f"agents.{name}.tools: there is no tool {tool!r}; {known_names_hint(tool, known)}"
-                problems.append((name, problem))
-    return problems
+
+    def is_misspelt(tool: str) -> bool:
+        is_glob = not tool.isidentifier()
+        if is_glob or tool in known or config.mcp.is_server_tool(tool):
+            return False
+        return not has_other_tools or bool(similar_name_hint(tool, known))
+
+    return {
+        name: [
+            f"agents.{name}.tools: there is no tool {tool!r}; {known_names_hint(tool, known)}"
+            for tool in filter(is_misspelt, agent.tools)
+        ]
+        for name, agent in config.agents.items()
+    }
 
 
 def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Environment) -> None:
@@ -176,8 +186,14 @@ def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
 
 def models_of(wanted: RequestedNames, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
     """Return the models of a run in fallback order. Raise InvalidInput for an unknown or empty tier."""
-    from orga.activities.adapters.agents.tiers import ModelChoice
     from orga.activities.adapters.models.model_settings import default_model
 
-    choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
+    choice = model_choice(config, default_model(env))
     return choice.chosen_models(agent, wanted.model, is_goal=wanted.is_goal).models
+
+
+def model_choice(config: OrgaConfig, default_model: str) -> "ModelChoice":
+    """Return the models that runs can choose from. `default_model` is used if the configuration names no default."""
+    from orga.activities.adapters.agents.tiers import ModelChoice
+
+    return ModelChoice(config.models.default or default_model, config.models.tiers, config.goals.tiers)

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, get_args
 
 from orga.client.config.known_input import Environment, RequestedNames, model_problem, models_of
@@ -15,7 +13,6 @@ from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, known_provid
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
@@ -194,7 +191,7 @@ def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
         yield _tool_row(path.rpartition(":")[2], f"function {path}", config)
     for file in read_manifests(manifest_paths(config.tools.manifests))[0]:
         spec = manifest_spec(file.manifest)
-        yield _tool_row(spec.name, f"manifest {Path(file.path).name}", config, spec)
+        yield _tool_row(spec.name, f"manifest {file.path.name}", config, spec)
     for name, activity in config.tools.activities.items():
         settings: dict[str, Any] = {**dict(activity), "output_schema": None}  # no row shows it, so it is not checked
         tool = ActivityTool(name, **settings)
@@ -212,7 +209,6 @@ def _tool_row(
     from orga.activities.adapters.agents.offered_tools import is_tool_listed
 
     options = config.tools.options.get(name)
-    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
     return {
         "name": name,
         "source": source,
@@ -224,7 +220,7 @@ def _tool_row(
         "agents": [
             agent_name
             for agent_name, agent in config.agents.items()
-            if is_tool_listed(name, agent.tools, is_of_server, is_own=digest is None)
+            if is_tool_listed(name, agent.tools, config.mcp.is_server_tool, is_own=digest is None)
         ],
     }
 

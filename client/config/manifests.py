@@ -13,7 +13,7 @@ from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.file import line_of
-from orga.client.config.problems import validation_problem_text
+from orga.client.config.problems import key_problems
 from orga.client.config.sections import OrgaConfig
 
 MAX_BYTES = 500_000  # of a manifest
@@ -60,9 +60,10 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[File
     problems: list[FileProblem] = []
     owners = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
-        parsed = _read_manifest(path)
-        if not isinstance(parsed, _ParsedManifest):
-            problems += sorted(parsed, key=_line_number)
+        try:
+            parsed = _read_manifest(path)
+        except BrokenManifests as error:
+            problems += sorted(error.problems, key=_line_number)
             continue
         manifest = parsed.manifest
         if owner := owners.get(manifest.name):
@@ -89,23 +90,28 @@ class _ParsedManifest:
         return _location(self.path, self.text, key)
 
 
-def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            return [FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "declare one tool per file")]
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        return [FileProblem(str(path), f"cannot be read ({error.strerror})", "correct its path")]
-    except UnicodeDecodeError as error:
-        return [FileProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
+def _read_manifest(path: Path) -> _ParsedManifest:
+    text = _read_text(path)
     try:
         table = read_toml(text)
     except ValueError as error:
-        return [_toml_problem(path, error)]
+        raise BrokenManifests([_toml_problem(path, error)]) from None
     try:
         return _ParsedManifest(path, text, Manifest.model_validate(table, extra="forbid"))
     except ValidationError as error:
-        return list(_key_problems(path, text, error))
+        raise BrokenManifests([*_key_problems(path, text, error)]) from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size <= MAX_BYTES:
+            return path.read_text(encoding="utf-8-sig")
+        problem = FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "declare one tool per file")
+    except OSError as error:
+        problem = FileProblem(str(path), f"cannot be read ({error.strerror})", "correct its path")
+    except UnicodeDecodeError as error:
+        problem = FileProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")
+    raise BrokenManifests([problem])
 
 
 def _toml_problem(path: Path, error: ValueError) -> FileProblem:
@@ -115,9 +121,8 @@ def _toml_problem(path: Path, error: ValueError) -> FileProblem:
 
 
 def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[FileProblem]:
-    for details in error.errors(include_url=False):
-        key = tuple(str(part) for part in details["loc"] if part != "[key]")
-        problem, _, remedy = validation_problem_text(details, Manifest, key).partition("; ")
+    for key, text_and_remedy in key_problems(error, Manifest):
+        problem, _, remedy = text_and_remedy.partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
         yield FileProblem(_location(path, text, key), named, remedy or EXAMPLE_HINT)
 

@@ -24,7 +24,8 @@ TOKEN = "OPA_TOKEN"  # the variable with the token for an OPA server
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
     """Add `base`'s folder `policies`, if it has Cedar files and the configuration names no folder."""
     folder = base.absolute() / FOLDER
-    if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
+    has_policies = any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))
+    if config.policy.dir is not None or not has_policies:
         return config
     return config.with_policy(config.policy.with_dir(folder))
 
@@ -32,9 +33,13 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
 def policy_location_digest(config: OrgaConfig) -> str:
     """Return a short digest of the location of the rules in use: a folder, a file or a server."""
     policy, engine = config.policy, _engine(config)
-    folder = policy.dir and policy.dir.absolute()
-    compiled_policy = policy.opa.wasm and policy.opa.wasm.absolute()
-    location = {"cedar": folder, "opa": policy.opa.url or compiled_policy}.get(engine)
+    location: Path | str | None = None
+    if engine == "cedar":
+        location = policy.dir
+    elif engine == "opa":
+        location = policy.opa.url or policy.opa.wasm
+    if isinstance(location, Path):
+        location = location.absolute()
     return sha256(f"{engine}\0{location or ''}".encode(errors="surrogateescape")).hexdigest()[:LOCATION_CHARS]
 
 
@@ -68,7 +73,8 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySett
     from orga.activities.adapters.policy.engines import PolicySettings
 
     token, url = env.get(TOKEN) or None, config.opa.url
-    if token and url and not url.startswith("https://") and not is_loopback(url):
+    is_unencrypted = url is not None and not url.startswith("https://") and not is_loopback(url)
+    if token and is_unencrypted:
         raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
     return PolicySettings(
         engine=config.engine,
@@ -92,7 +98,8 @@ def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> No
     except ValueError as error:
         raise ConfigError(str(error)) from None
     policy = config.policy
-    if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
+    has_rule_files = policy.engine == "cedar" or policy.dir or policy.opa.wasm
+    if has_rule_files:
         try:
             policy_engine(policy_settings(policy, env))
         except ValueError as error:

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import cost_refusal, embedder_refusal, model_refusal
 from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
+from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.client.config.delivery_settings import run_channels
-from orga.client.config.problems import validation_problem_text
+from orga.client.config.known_input import model_choice
+from orga.client.config.problems import key_problems
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import InvalidSettings
 from orga.workflows.decisions.settings import size_problem
@@ -36,6 +37,7 @@ AGENT_LIMITS = (
     *("tool_timeout_s", "max_concurrent_tools", "context_token_budget", "max_output_tokens", "max_delegation_depth"),
 )
 """The keys of an agent's `config` that are limits."""
+_MAX_SHOWN_KEYS = 3  # of one problem
 
 
 def setting_paths(config: OrgaConfig) -> dict[str, KeyPath]:
@@ -115,17 +117,34 @@ def _settable_document(config: OrgaConfig) -> dict[str, Any]:
 
 
 def _validation_problems(error: ValidationError, paths: Mapping[str, KeyPath]) -> list[SettingProblem]:
+    """Return the problems. `paths` has the settings that may have caused them."""
     problems: list[SettingProblem] = []
-    for details in error.errors(include_url=False):
-        bad = tuple(str(part) for part in details["loc"] if part != "[key]")
-        text = validation_problem_text(details, OrgaConfig, bad)
-        keys = [key for key, path in paths.items() if bad[: len(path)] == path]
-        if not keys:
-            # a check of a whole section begins its text with the key that has the problem
-            keys_inside = {key: path[len(bad) :] for key, path in paths.items() if path[: len(bad)] == bad}
-            keys = [key for key, rest in keys_inside.items() if text.startswith(".".join(rest))] or list(keys_inside)
-        problems.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(bad), detail=text))
+    for bad_path, text in key_problems(error, OrgaConfig):
+        keys = _settings_with_problem(bad_path, text, paths)
+        problems.append(SettingProblem(where=", ".join(keys[:_MAX_SHOWN_KEYS]) or ".".join(bad_path), detail=text))
     return problems
+
+
+def _settings_with_problem(bad_path: KeyPath, text: str, paths: Mapping[str, KeyPath]) -> list[str]:
+    """Return the setting at the path, or around it. A check of a whole section has the path of the section, however.
+
+    Such a check begins its text with the key that has the problem. If it does not, all settings of the section may be
+    the cause.
+    """
+    if around := [key for key, path in paths.items() if bad_path[: len(path)] == path]:
+        return around
+    depth = len(bad_path)
+    inside = {key: ".".join(path[depth:]) for key, path in paths.items() if path[:depth] == bad_path}
+    return [key for key, key_in_section in inside.items() if text.startswith(key_in_section)] or list(inside)
+
+
+def _models_in_setting(key: str, value: object) -> list[str]:
+    """Return the models that the setting names. A tier is none."""
+    names_models = key == "models.default" or key.startswith("models.tiers.") or key.endswith(".model")
+    if not names_models:
+        return []
+    names = cast("list[object]", value) if isinstance(value, list) else [value]
+    return [name for name in names if isinstance(name, str) and name and tier_in_model_name(name) is None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +172,12 @@ class RunTimeRules:
     def effective(self, values: Values) -> OrgaConfig:
         """Return the configuration with the values. Raise InvalidSettings with the problems of all keys."""
         config = with_values(self.config, values)
-        if problems := [*self._model_problems(values), *self._new_problems(config)]:
+        problems = [
+            *self._model_problems(values),
+            *self._new_agent_problems(config),
+            *self._local_tier_problems(config),
+        ]
+        if problems:
             raise InvalidSettings(problems)
         return config
 
@@ -168,21 +192,19 @@ class RunTimeRules:
     def _model_problems(self, values: Values) -> Iterator[SettingProblem]:
         """Yield a problem for each model among the values that cannot be called."""
         for key, value in values.items():
-            names_models = key == "models.default" or key.startswith("models.tiers.") or key.endswith(".model")
-            models = cast("list[object]", value) if isinstance(value, list) else [value]
-            for name in models if names_models else ():
-                if isinstance(name, str) and name and tier_in_model_name(name) is None:
-                    try:
-                        self.check_model(name)
-                    except ValueError as error:
-                        yield SettingProblem(where=key, detail=str(error))
+            for name in _models_in_setting(key, value):
+                try:
+                    self.check_model(name)
+                except ValueError as error:
+                    yield SettingProblem(where=key, detail=str(error))
 
-    def _new_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
+    def _new_agent_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
         """Yield the problems of agents that `config` has and the process's own configuration does not have."""
-        before = {(problem.where, problem.detail) for problem in self._agent_problems(self.config)}
-        for problem in self._agent_problems(config):
-            if (problem.where, problem.detail) not in before:
-                yield problem
+        before = list(self._agent_problems(self.config))
+        yield from (problem for problem in self._agent_problems(config) if problem not in before)
+
+    def _local_tier_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
+        """Yield a problem for each agent that `config` takes out of the local tier."""
         for name in config.agents:
             if self._is_local(self.config, name) and not self._is_local(config, name):
                 detail = "orga.toml binds the agent to the local tier, so its model cannot be changed to another one"
@@ -205,7 +227,7 @@ class RunTimeRules:
             yield from (SettingProblem(where=f"agents.{name}", detail=text) for text in dict.fromkeys(texts) if text)
 
     def _chosen_models(self, config: OrgaConfig, agent: str, *, is_goal: bool = False) -> ChosenModels:
-        choice = ModelChoice(config.models.default or self.default_model, config.models.tiers, config.goals.tiers)
+        choice = model_choice(config, self.default_model)
         return choice.chosen_models(with_default_agent(config.agents)[agent], is_goal=is_goal)
 
     def _is_local(self, config: OrgaConfig, agent: str) -> bool:

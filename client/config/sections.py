@@ -38,7 +38,7 @@ from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
-from orga.workflows.types.tool_calls.mcp import McpServer, Variable
+from orga.workflows.types.tool_calls.mcp import McpServer, Variable, is_server_tool
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.tool_calls.tools import NO_ARGUMENTS, Effect, ToolOptions
 
@@ -117,8 +117,8 @@ class DeliveryConfig(CheckedInput):
     def _check_path(self) -> "DeliveryConfig":
         if self.path is None:
             return self
-        rest = self.path.replace(GOAL_ID, "")
-        if GOAL_ID not in self.path or "{" in rest or "}" in rest:
+        other_braces = set("{}") & set(self.path.replace(GOAL_ID, ""))
+        if GOAL_ID not in self.path or other_braces:
             raise ValueError(f"path: needs {GOAL_ID} and no other braces, or goals would replace each other's answers")
         if self.path.startswith("/") or ".." in self.path.split("/"):
             raise ValueError("path: has to lie below the root of the file tools, such as answers/{goal_id}.md")
@@ -159,8 +159,8 @@ class PromptsConfig(CheckedInput):
     @property
     def templates(self) -> PromptTemplates | None:
         """The templates that runs record, or None if all are defaults."""
-        texts: dict[PromptName, str] = {name: text for name in PROMPT_NAMES if (text := getattr(self, name))}
-        return PromptTemplates.of(texts)
+        texts: dict[PromptName, str] = {name: getattr(self, name) for name in PROMPT_NAMES}
+        return PromptTemplates.of({name: text for name, text in texts.items() if text})
 
 
 DSN_VARIABLE = "ORGA_KNOWLEDGE_DSN"
@@ -299,8 +299,9 @@ class ModelsConfig(CheckedInput):
 
 
 def _tier_remedy(tiers: ModelTiers, tier: str) -> str:
-    known = ", ".join(tiers.configured_tiers)
-    return f"give it some: [models.tiers] {tier} = [...]" + (f", or name one of {known}" if known else "")
+    add_models = f"give it some: [models.tiers] {tier} = [...]"
+    others = ", ".join(tiers.configured_tiers)
+    return f"{add_models}, or name one of {others}" if others else add_models
 
 
 class FilesConfig(CheckedInput):
@@ -319,8 +320,9 @@ class WebConfig(CheckedInput):
 
 def _checked_https(url: str) -> str:
     parts = urlsplit(url)
+    is_https = parts.scheme == "https" and bool(parts.hostname)
     is_local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
-    if not parts.hostname or not (parts.scheme == "https" or is_local):
+    if not (is_https or is_local):
         raise ValueError("has to begin with https://, because the token is sent to this address")
     return url
 
@@ -421,6 +423,10 @@ class McpConfig(CheckedInput):
 
     servers: dict[ServerName, McpServer] = {}
     """Servers by name. The name is the prefix of their tools' names."""
+
+    def is_server_tool(self, tool: str) -> bool:
+        """Return True if a tool name or a glob begins with the name of one of the servers."""
+        return is_server_tool(tool, self.servers)
 
     def unpinned_server(self, name: str) -> Self:
         """Return the section with this server alone, without its pinned definitions."""

@@ -12,20 +12,20 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
 from orga.activities.adapters.toml_text import read_toml
-from orga.client.config.file import find_config
+from orga.client.config.file import nearest_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.home import user_path
 from orga.workflows.types.input import (
     POLICY_MEMO,
     WORKPLACE_MEMO,
     Workplace,
-    policy_in_memo,
+    policy_of,
     run_memo,
     workplace_of,
 )
@@ -34,27 +34,26 @@ from orga.workflows.types.tool_calls.sandbox import can_exist
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
-MARK_CHARS, MODELS_CHARS, DIGEST_CHARS = 10, 8, 12
-"""Hexadecimal characters of three digests: of a root, of model settings, and of a configuration file."""
-MAX_SHOWN_VARIABLES = 5
+_MAX_SHOWN_VARIABLES = 5
 """Variables that a displayed command names."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,80}")
 _MAX_CONFIG_BYTES = 1_000_000
+_FILE_DIGEST_CHARS = 12
 
 
 def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
     """Return the workplace of a process here with this configuration. `root` overrides the configuration's root."""
     root = (root or config.tools.files.root or Path.cwd()).resolve()
     file = config.file.resolve() if config.file else None
-    models, variables = _model_settings()
+    models = _model_settings()
     current = Workplace(
         folder=_printable_path(Path.cwd()),
         root=_printable_path(root),
         config=_printable_path(file) if file else None,
-        digest=_digest(file) if file else "",
-        mark=mark_digest(str(root)),
+        digest=_file_digest(file) if file else "",
+        mark=short_digest(str(root)),
     )
-    return current.with_models(models, variables) if models else current
+    return current.with_models(models.digest, models.variables) if models.variables else current
 
 
 def folder_queue(workplace: Workplace) -> str:
@@ -66,7 +65,7 @@ def is_earlier_queue(task_queue: str, recorded: Workplace | None, current: Workp
     """Return whether a run of this folder is on its former queue. That name also depended on the configuration."""
     if recorded is None or recorded.root != current.root:
         return False
-    earlier = mark_digest(f"{recorded.root}\0{recorded.config or ''}")
+    earlier = short_digest(f"{recorded.root}\0{recorded.config or ''}")
     return recorded.mark == earlier and task_queue.endswith(f"-{earlier}")
 
 
@@ -75,10 +74,11 @@ def own_queue(config: OrgaConfig, workplace: Workplace, *, embedded: bool) -> st
 
     On the embedded server, folder and shell decide, unless a command passes a queue of its folder to its worker.
     """
-    configured, of_folder = config.temporal.task_queue or TASK_QUEUE, folder_queue(workplace)
-    if not embedded or configured.startswith(of_folder):
+    configured = config.temporal.task_queue or TASK_QUEUE
+    queue = folder_queue(workplace)
+    if not embedded or configured.startswith(queue):
         return configured
-    return f"{of_folder}-{workplace.models}" if workplace.models else of_folder
+    return f"{queue}-{workplace.models}" if workplace.models else queue
 
 
 async def recorded_workplace(run: WorkflowExecution) -> Workplace | None:
@@ -94,44 +94,64 @@ async def recorded_workplace(run: WorkflowExecution) -> Workplace | None:
 
 async def recorded_policy(run: WorkflowExecution) -> str:
     """Return the policy that a run was started under, or "" if its memo names none."""
-    named = await run.memo_value(POLICY_MEMO, "")
-    return policy_in_memo(lambda _key, _default: named)
+    return policy_of(await run.memo_value(POLICY_MEMO, ""))
 
 
 ANY_WORKER = "your project's own worker, or orga worker if it has none"
 """The worker to start for a run without a workplace. A project's worker comes first: it may define agents in code."""
 
 
-def worker_command(workplace: Workplace | None, command: str | None = None) -> str:
-    """Return the shell command that starts a worker in a workplace. It is `orga worker` unless `command` is given."""
-    if workplace is None:
-        return command or ANY_WORKER
-    command = command or "orga worker"
+def worker_command(workplace: Workplace | None) -> str:
+    """Return the shell command that starts a worker in the workplace of a run."""
+    return command_in(workplace, "orga worker") if workplace else ANY_WORKER
+
+
+def command_in(workplace: Workplace, command: str) -> str:
+    """Return the shell command that runs `command` with the folder, configuration, root and models of a workplace.
+
+    The run's starter wrote the workplace, so its texts may be anything.
+    """
     if not f"{workplace.folder}{workplace.config}{workplace.root}".isprintable():
         return command
-    config = find_config(None, Path(workplace.folder), {})
-    words = [] if workplace.folder == str(Path.cwd()) else ["cd", shlex.quote(workplace.folder), "&&"]
-    option: list[str] = []
-    if workplace.config is not None and workplace.config != str(config) and Path(workplace.config).is_file():
-        config = Path(workplace.config)
-        option = ["--config", shlex.quote(workplace.config)]
-    if not _finds_root(config, workplace):
+    nearest = nearest_config(Path(workplace.folder))
+    other_config = _other_config(workplace, nearest)
+    words: list[str] = []
+    if workplace.folder != str(Path.cwd()):
+        words += ["cd", shlex.quote(workplace.folder), "&&"]
+    if not _finds_root(other_config or nearest, workplace):
         words.append(f"{ROOT_VARIABLE}={shlex.quote(workplace.root)}")
-    if workplace.models not in {"", _model_settings()[0]}:
-        # the names of variables come from the run's starter and may be anything
-        shown = workplace.variables[:MAX_SHOWN_VARIABLES]
+    if workplace.models not in {"", _model_settings().digest}:
+        shown = workplace.variables[:_MAX_SHOWN_VARIABLES]
         words += [f"{name}=…" for name in shown if _VARIABLE.fullmatch(name)]
-    return " ".join([*words, command, *option])
+    words.append(command)
+    if other_config:
+        words += ["--config", shlex.quote(str(other_config))]
+    return " ".join(words)
 
 
-def _model_settings() -> tuple[str, tuple[str, ...]]:
-    """Return a short digest of the environment's model settings, and the variables that set them."""
+def _other_config(workplace: Workplace, nearest: Path | None) -> Path | None:
+    """Return the workplace's configuration, if a command in its folder would not find it without `--config`."""
+    if workplace.config is None or workplace.config == str(nearest):
+        return None
+    config = Path(workplace.config)
+    return config if config.is_file() else None
+
+
+class _ModelSettings(NamedTuple):
+    """The environment's model settings. Both fields are empty if there are none."""
+
+    digest: str = ""
+    variables: tuple[str, ...] = ()
+    """The variables that set them."""
+
+
+def _model_settings() -> _ModelSettings:
     from orga.activities.adapters.models.model_settings import named_models  # this import loads no model code
 
     named = named_models(os.environ)
     if not named:
-        return "", ()
-    return mark_digest(json.dumps(named, sort_keys=True), MODELS_CHARS), tuple(sorted(named))
+        return _ModelSettings()
+    return _ModelSettings(short_digest(json.dumps(named, sort_keys=True), chars=8), tuple(sorted(named)))
 
 
 def _finds_root(config: Path | None, workplace: Workplace) -> bool:
@@ -153,13 +173,14 @@ def _configured_root(file: Path) -> str | None:
     return configured if isinstance(configured, str) and can_exist(configured) else None
 
 
-def mark_digest(text: str, chars: int = MARK_CHARS) -> str:
+def short_digest(text: str, chars: int = 10) -> str:
+    """Return the first hexadecimal characters of the text's sha256."""
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:chars]
 
 
-def _digest(file: Path) -> str:
+def _file_digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:DIGEST_CHARS]
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:_FILE_DIGEST_CHARS]
     except OSError:
         return ""
 
@@ -169,16 +190,28 @@ def _printable_path(path: Path) -> str:
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
-_CLIENT_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None, Callable[[], str]]]" = WeakKeyDictionary()
-"""Task queue, workplace and policy of the runs that a client starts."""
+class _ClientHome(NamedTuple):
+    queue: str = TASK_QUEUE
+    workplace: Workplace | None = None
+    current_policy: Callable[[], str] = lambda: ""
 
 
-def set_client_home(client: Client, queue: str, workplace: Workplace | None, policy: Callable[[], str] = str) -> None:
+_CLIENT_HOMES: "WeakKeyDictionary[Client, _ClientHome]" = WeakKeyDictionary()
+
+
+def set_client_home(
+    client: Client, queue: str, workplace: Workplace | None, current_policy: Callable[[], str] = lambda: ""
+) -> None:
     """Remember the task queue, workplace and policy for the runs that this client starts."""
-    _CLIENT_HOMES[client] = (queue, workplace, policy)
+    _CLIENT_HOMES[client] = _ClientHome(queue, workplace, current_policy)
 
 
-def queue_and_memo(client: Client) -> tuple[str, dict[str, Any]]:
-    """Return the client's queue and the memo of a run that starts now. The queue is the default without a home."""
-    queue, home, policy = _CLIENT_HOMES.get(client, (TASK_QUEUE, None, str))
-    return queue, run_memo(home, policy())
+def client_queue(client: Client) -> str:
+    """Return the task queue of the runs that this client starts, unless a call names another one."""
+    return _CLIENT_HOMES.get(client, _ClientHome()).queue
+
+
+def client_memo(client: Client) -> dict[str, Any]:
+    """Return the memo of a run that this client starts now."""
+    home = _CLIENT_HOMES.get(client, _ClientHome())
+    return run_memo(home.workplace, home.current_policy())

@@ -12,7 +12,7 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import queue_and_memo
+from orga.client.config.workplace import client_memo, client_queue
 from orga.client.errors import NotAnAgent, RunFailed
 from orga.client.history.values import readable
 from orga.client.runs.exchange import Exchange, sender_fields, user_error
@@ -47,7 +47,7 @@ def check_by_local_worker(
     client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
 ) -> None:
     """Refuse an input that this process's own worker would refuse. Check nothing if the run goes to another queue."""
-    if client in _CHECKS_BY_CLIENT and task_queue in (None, queue_and_memo(client)[0]):
+    if client in _CHECKS_BY_CLIENT and task_queue in (None, client_queue(client)):
         from orga.client.config.known_input import requested_names
 
         _CHECKS_BY_CLIENT[client](requested_names(checked))
@@ -393,15 +393,15 @@ async def start_run(
     if task_queue is not None:
         _refuse_hidden_characters(task_queue, "task_queue")
     check_by_local_worker(client, checked, task_queue)
-    queue, memo = queue_and_memo(client)
+    memo = client_memo(client)
     if started_by:
-        memo = {**memo, STARTED_BY_MEMO: started_by}
+        memo[STARTED_BY_MEMO] = started_by
     try:
         await client.start_workflow(
             workflow,
             checked.model_dump(mode="json", exclude_unset=True),
             id=run_id,
-            task_queue=task_queue or queue,
+            task_queue=task_queue or client_queue(client),
             id_reuse_policy=reuse_policy(again=again),
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=one_line(summary, SUMMARY_CHARS),

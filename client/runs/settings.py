@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import queue_and_memo
+from orga.client.config.workplace import client_queue
 from orga.client.errors import InvalidSettings, NoAnswer, NotSavedYet, NotTakenYet, Refused
 from orga.client.runs.exchange import Exchange, user_error
 from orga.client.server.pollers import may_be_polled
@@ -71,7 +71,7 @@ async def read_settings(
     client: Client, task_queue: str | None = None, *, within: timedelta = READ_TIMEOUT
 ) -> RecordedSettings:
     """Return the settings of a queue, by default the client's own. Raise no error, and wait no longer than `within`."""
-    queue = task_queue or queue_and_memo(client)[0]
+    queue = task_queue or client_queue(client)
     try:
         async with asyncio.timeout(within.total_seconds()):  # the SDK repeats a call beyond its `rpc_timeout`
             handle = client.get_workflow_handle(settings_id(queue))
@@ -129,7 +129,7 @@ async def save_settings(
     """
     if problem := bounds_problem(dict(values), frozenset(values)):
         raise InvalidSettings([_problem_in(problem)])
-    queue = task_queue or queue_and_memo(client)[0]
+    queue = task_queue or client_queue(client)
     await _require_worker(client, queue)
     try:
         await client.start_workflow(  # pyright: ignore[reportUnknownMemberType]
@@ -179,7 +179,7 @@ async def settings_versions(client: Client, task_queue: str | None = None) -> tu
         NoAnswer: No worker answers.
         OrgaError: The server cannot be reached.
     """
-    queue = task_queue or queue_and_memo(client)[0]
+    queue = task_queue or client_queue(client)
     if (await read_settings(client, queue)).state in {"absent", "unreachable"}:
         return ()
     exchange = Exchange(client, settings_id(queue))

@@ -19,7 +19,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import queue_and_memo
+from orga.client.config.workplace import client_memo, client_queue
 from orga.client.errors import ScheduleTaken
 from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id_of
 from orga.client.runs.attachments import Attachable, with_attachments
@@ -212,20 +212,20 @@ async def create_checked(
 ) -> ScheduleHandle:
     """Create a schedule from values that are checked already. The errors are those of `create_schedule`."""
     check_by_local_worker(client, checked, task_queue)
-    queue, home = queue_and_memo(client)
+    run_memo = client_memo(client)
     is_goal = isinstance(checked, GoalInput)
     summary = one_line(checked.goal if is_goal else checked.task, SUMMARY_CHARS)
     action = ScheduleActionStartWorkflow(
         GOAL_WORKFLOW if is_goal else AGENT_WORKFLOW,
         checked.model_dump(mode="json", exclude_unset=True),
         id=schedule_id,
-        task_queue=task_queue or queue,
+        task_queue=task_queue or client_queue(client),
         static_summary=summary,
-        memo=home or None,
+        memo=run_memo or None,
     )
     schedule = Schedule(action=action, spec=times.spec, policy=times.policy, state=state)
     try:
-        await client.create_schedule(schedule_id, schedule, memo={SUMMARY_MEMO: summary, **home})
+        await client.create_schedule(schedule_id, schedule, memo={SUMMARY_MEMO: summary, **run_memo})
     except ScheduleAlreadyRunningError:
         raise ScheduleTaken(schedule_id) from None
     except RPCError as error:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_settings import notify_settings
-from orga.client.config.known_input import price_check
+from orga.client.config.known_input import model_choice, price_check
 from orga.client.config.policy import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
@@ -29,7 +28,6 @@ from orga.client.workers.parts import configured_deliveries, configured_parts
 from orga.client.workers.tool_sources import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
-from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Environment = Mapping[str, str]
@@ -61,7 +59,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     tools = _check_tools(config, root, env, problems, warnings)
     agents = with_default_agent(config.agents)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices, endpoints=config.models.endpoints)
-    choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
+    choice = model_choice(config, default_model(env))
     chosen = _chosen_models(agents, choice, problems)
     _check_tiers(config, models.check, problems)
     _check_models(chosen, models.check, problems)
@@ -69,8 +67,9 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     for name, agent_models in chosen.items():
         if problem := cost_refusal(agent_models, agents[name].config, is_priced):
             problems.add(f"agents.{name}", problem, "until then, no run of the agent starts")
-    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
-    problems.items.extend(asdict(problem) for problem in agent_problems(agents, tools or None, is_of_server))
+    problems.items.extend(
+        asdict(problem) for problem in agent_problems(agents, tools or None, config.mcp.is_server_tool)
+    )
     problems.items.extend(asdict(problem) for problem in pipeline_problems(config.pipelines, agents))
     policy = _check_policy(config, env, problems)
     _check_services(config, root, env, problems, warnings)

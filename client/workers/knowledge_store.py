@@ -10,7 +10,7 @@ from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import ModelsConfig, OrgaConfig
-from orga.client.config.workplace import mark_digest
+from orga.client.config.workplace import short_digest
 from orga.client.server.home import server_home, user_path
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
 from orga.workflows.types.models.providers import HASHING, WORDLLAMA, checked_embedder_name
@@ -55,7 +55,7 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
     if config.knowledge.path is not None:
         return user_path(config.knowledge.path).absolute()
     base = (config.file.parent if config.file else root).resolve()
-    return server_home().knowledge / f"{mark_digest(str(base))}.db"
+    return server_home().knowledge / f"{short_digest(str(base))}.db"
 
 
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:

@@ -18,7 +18,7 @@ from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEn
 from orga.client.config.known_input import refuse_in_process
 from orga.client.config.policy import starter_policy
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import mark_digest, set_client_home
+from orga.client.config.workplace import set_client_home, short_digest
 from orga.client.connect import connection
 from orga.client.runs.agents import register_check
 from orga.client.telemetry.start import telemetry
@@ -122,7 +122,7 @@ def _program_mark(names: Iterable[str]) -> str:
     """
     file = _own_file()
     program = [str(Path.cwd()), *sorted(names)] if file is None else [str(file)]
-    return f"-{mark_digest(chr(0).join(program))}"
+    return f"-{short_digest(chr(0).join(program))}"
 
 
 def _part_names(

@@ -195,6 +195,11 @@ def workplace_of(value: Any) -> Workplace | None:
         return None
 
 
+def policy_of(value: Any) -> str:
+    """Return the policy in a memo, or "" if it is invalid."""
+    return value if isinstance(value, str) and len(value) <= MAX_POLICY_CHARS else ""
+
+
 def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
     """Return the workplace in the run's memo, or None if it cannot be read. `memo` is `workflow.memo_value`."""
     try:
@@ -217,10 +222,9 @@ def run_memo(workplace: Workplace | None, policy: str) -> dict[str, Any]:
 def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
     """Return the policy in the run's memo, or "" if it cannot be read. `memo` is `workflow.memo_value`."""
     try:
-        policy = memo(POLICY_MEMO, "")
+        return policy_of(memo(POLICY_MEMO, ""))
     except Exception:  # as in `workplace_in_memo`
         return ""
-    return policy if isinstance(policy, str) and len(policy) <= MAX_POLICY_CHARS else ""
 
 
 class Lineage(CheckedInput):

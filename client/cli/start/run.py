@@ -36,7 +36,7 @@ from orga.client.cli.shown.text import set_quiet, terminal_line, write_json, wri
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.config.policy import starter_policy
-from orga.client.config.workplace import recorded_workplace, worker_command
+from orga.client.config.workplace import command_in, recorded_workplace
 from orga.client.errors import ConfigError
 from orga.client.runs.agents import AgentHandle, run_id_of, start_agent
 from orga.client.runs.goals import start_goal
@@ -291,7 +291,7 @@ def _other_folder_hint(run_id: str, queue: str, home: Workplace | None, command:
     is_this_folder = home.folder == str(Path.cwd())
     other_folder = f"belongs to the folder {terminal_line(home.folder)}"
     why = "uses the models of its own shell" if is_this_folder else other_folder
-    return f"the run {why}: {worker_command(home, f'{command} {quote(run_id)}')}"
+    return f"the run {why}: {command_in(home, f'{command} {quote(run_id)}')}"
 
 
 def goal(

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Annotated, Any, NamedTuple, cast
 from uuid import uuid4
 
@@ -88,7 +87,6 @@ def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tu
     """Return the tool, and the names of all tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.offered_tools import is_own_tool, is_tool_listed
-    from orga.workflows.types.tool_calls.mcp import is_server_tool
 
     tools = {each.tool.spec.name: each.tool for each in local.tools}
     agents = with_default_agent(local.config.agents)
@@ -96,7 +94,7 @@ def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tu
         raise UsageError(f"there is no tool {name!r}; {known_names_hint(name, tools)}")
     if agent not in agents:
         raise UsageError(f"--agent: there is no agent {agent!r}; {known_names_hint(agent, agents)}")
-    patterns, is_of_server = agents[agent].tools, partial(is_server_tool, servers=local.config.mcp.servers)
+    patterns, is_of_server = agents[agent].tools, local.config.mcp.is_server_tool
     listed = tuple(
         tool_name
         for tool_name, tool in tools.items()

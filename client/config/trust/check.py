@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_only
+from orga.client.config.trust.risks import WIDE, Key, Risk, UserSetting, UserSettings, reads_only
 from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.server.home import read_table, server_home, write_table
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
@@ -98,8 +98,9 @@ def trusts_all(env: Mapping[str, str]) -> bool:
 
 def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
     """Raise ConfigError for a file that others may have written, unless it is named and `ORGA_TRUST` is 1."""
-    problem = None if named and trusts_all(env) else ownership_problem(path, os.geteuid())
-    if problem:
+    if named and trusts_all(env):
+        return
+    if problem := ownership_problem(path, os.geteuid()):
         remedy = f"take it over (chown, chmod o-w), or name it with --config and set {VARIABLE}=1"
         raise ConfigError(f"{path}: is not used, since {problem}; {remedy}")
 
@@ -113,12 +114,9 @@ def policies_risk(folder: Path, user: UserSettings) -> Risk | None:
     """Return the risk of a policy folder that no file names, or None if it replaces no setting of the user."""
     if user.server:
         return Risk(("policies",), str(folder), user.server, why="judges runs of other users of that server")
-    setting = next((variable for key, variable in user.variables if key[0] == "policy"), "")
-    return (
-        Risk(("policies",), str(folder), setting, why="decides instead of the policy that you have set")
-        if setting
-        else None
-    )
+    if setting := user.variable_for(["policy"]):
+        return Risk(("policies",), str(folder), setting, why="decides instead of the policy that you have set")
+    return None
 
 
 def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
@@ -128,17 +126,18 @@ def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
 
 def user_settings(settings: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
     """Return the user's own settings: `ORGA_SECTION__KEY` variables, and other variables that affect a section."""
-    keys: list[tuple[Key, str]] = []
+    found: list[UserSetting] = []
     for setting in settings:
         for key, value in _leaf_values(setting.path, setting.value):
-            keys.append((key, setting.variable))
-            if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value):
-                keys.append((WIDE, setting.variable))
+            found.append(UserSetting(key, setting.variable))
+            is_agents_tools = key[0] == "agents" and key[2:] == ("tools",)
+            if is_agents_tools and not reads_only(value):
+                found.append(UserSetting(WIDE, setting.variable))
     model_variables = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
     variables = _VARIABLES | dict.fromkeys(model_variables, "models")
-    keys += [((section,), name) for name, section in variables.items() if env.get(name)]
-    keys += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
-    return UserSettings(keys, _server_source(keys, env))
+    found += [UserSetting((section,), name) for name, section in variables.items() if env.get(name)]
+    found += [UserSetting(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
+    return UserSettings(found, _server_source(found, env))
 
 
 def letter_case_risks(settings: Sequence[Setting]) -> list[Risk]:
@@ -159,10 +158,11 @@ def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
         yield key, value
 
 
-def _server_source(keys: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
+def _server_source(settings: Sequence[UserSetting], env: Mapping[str, str]) -> str:
     """Return the variable or profile by which the user has named a Temporal server, or ""."""
-    if variable := next((name for key, name in keys if key == ("temporal", "address")), ""):
-        return variable
+    for setting in settings:
+        if setting.key == ("temporal", "address"):
+            return setting.variable
     if env.get("TEMPORAL_ADDRESS"):
         return "TEMPORAL_ADDRESS"
     from orga.client.server.resolve import standard_address  # this import loads Temporal's client

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from orga.workflows.types.agents import READ_ONLY_TOOLS
 
@@ -27,7 +27,7 @@ _TOOLS = (
 )
 """The settings that give agents tools."""
 
-_HARMLESS: dict[str, tuple[str, ...]] = {
+_HARMLESS_UNLESS_SET: dict[str, tuple[str, ...]] = {
     "temporal.task_queue": ("temporal",),
     "temporal.roll_over_events": ("temporal",),
     "agents.*.description": (_WIDE,),
@@ -92,8 +92,8 @@ def _are_own_models(models: Any, _: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _Harmless:
-    """A key that is harmless under two conditions."""
+class _Conditions:
+    """The two conditions under which a key is harmless."""
 
     user_keys: tuple[str, ...]
     """The user has set none of these keys."""
@@ -101,17 +101,17 @@ class _Harmless:
     """This function accepts the value, given the folder of the file."""
 
 
-_HARMLESS_VALUES: dict[str, _Harmless] = {
-    "agents.*.tools": _Harmless((), lambda value, _: reads_only(value)),
-    "models.tiers.local": _Harmless(_MODELS, _are_own_models),
-    "tools.files.root": _Harmless((), _is_inside),
-    "policy.dir": _Harmless(("policy",), _is_inside),
-    "policy.engine": _Harmless(("policy",), lambda value, _: value in ("cedar", "default")),
-    "knowledge.backend": _Harmless(("knowledge",), lambda value, _: value == "sqlite"),
+_HARMLESS_VALUES: dict[str, _Conditions] = {
+    "agents.*.tools": _Conditions((), lambda value, _: reads_only(value)),
+    "models.tiers.local": _Conditions(_MODELS, _are_own_models),
+    "tools.files.root": _Conditions((), _is_inside),
+    "policy.dir": _Conditions(("policy",), _is_inside),
+    "policy.engine": _Conditions(("policy",), lambda value, _: value in ("cedar", "default")),
+    "knowledge.backend": _Conditions(("knowledge",), lambda value, _: value == "sqlite"),
 }
 """Keys of which only some values are harmless."""
 
-_ALWAYS_HARMLESS: dict[str, Any] = {
+_ALWAYS_HARMLESS_UNLESS_SET: dict[str, Any] = {
     "tools.options.*.approval": True,
     "tools.commands.sandbox.isolation": "bubblewrap",
     "tools.commands.sandbox.network": False,
@@ -147,14 +147,27 @@ _WHY: dict[str, str] = {
 }
 
 
+class UserSetting(NamedTuple):
+    """A key that the user has set, and the variable that sets it."""
+
+    key: Key
+    variable: str
+
+
 @dataclass(frozen=True)
 class UserSettings:
     """The user's own settings, which do not come from the file."""
 
-    variables: Sequence[tuple[Key, str]] = ()
-    """The keys that the user has set, each with its variable."""
+    settings: Sequence[UserSetting] = ()
     server: str = ""
     """The Temporal server that the user has named. A worker here would serve all users of that server."""
+
+    def variable_for(self, patterns: Sequence[str]) -> str:
+        """Return the variable that sets one of these keys, or a key below one of them, or ""."""
+        for key, variable in self.settings:
+            if any(_is_below(key, pattern) for pattern in patterns):
+                return variable
+        return ""
 
 
 @dataclass(frozen=True)
@@ -191,12 +204,12 @@ def risks(file: Mapping[str, Any], folder: Path, user: UserSettings | None = Non
 
 
 def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[Risk]:
-    always_harmless = any(_matches(key, pattern) and value == safe for pattern, safe in _ALWAYS_HARMLESS.items())
-    if always_harmless or value in ([], {}, ""):
+    """Yield the risks of the key and of all keys below it."""
+    if _is_always_harmless(key, value):
         return
-    if harmless := _harmless(key):
-        variable = _user_variable(harmless.user_keys, user)
-        if not harmless.accepts(value, folder):
+    if conditions := _harmless_conditions(key):
+        variable = user.variable_for(conditions.user_keys)
+        if not conditions.accepts(value, folder):
             yield Risk(key, value, user.server or variable)
         elif user.server:
             yield Risk(key, value, user.server, why="holds for all runs of that server that a worker here carries out")
@@ -209,20 +222,23 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
         yield Risk(key, value)
 
 
-def _harmless(key: Key) -> _Harmless | None:
-    """Return when the key is harmless, or None if no table names it."""
-    for pattern, harmless in _HARMLESS_VALUES.items():
+def _is_always_harmless(key: Key, value: Any) -> bool:
+    if value in ([], {}, ""):
+        return True
+    return any(
+        value == harmless and _matches(key, pattern) for pattern, harmless in _ALWAYS_HARMLESS_UNLESS_SET.items()
+    )
+
+
+def _harmless_conditions(key: Key) -> _Conditions | None:
+    """Return the conditions under which the key is harmless, or None if no table names it."""
+    for pattern, conditions in _HARMLESS_VALUES.items():
         if _matches(key, pattern):
-            return harmless
-    return next((_Harmless(keys) for pattern, keys in _HARMLESS.items() if _matches(key, pattern)), None)
-
-
-def _user_variable(patterns: Sequence[str], user: UserSettings) -> str:
-    """Return the variable that sets one of these keys, or a key below one of them, or ""."""
-    for key, variable in user.variables:
-        if any(_is_below(key, pattern) for pattern in patterns):
-            return variable
-    return ""
+            return conditions
+    for pattern, user_keys in _HARMLESS_UNLESS_SET.items():
+        if _matches(key, pattern):
+            return _Conditions(user_keys)
+    return None
 
 
 def _is_below(key: Key, pattern: str) -> bool:

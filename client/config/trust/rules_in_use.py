@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from glob import escape, has_magic
 from itertools import chain, takewhile
 from pathlib import Path
@@ -17,7 +16,6 @@ from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.user_code import UserCode, modules, scripts
 from orga.client.server.home import cache_folder, server_home, user_path
 from orga.own_code import ROOT, is_installed, is_ours
-from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
 _FILE_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
@@ -146,9 +144,8 @@ def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]
         if manifest.command:
             tools[manifest.name] = manifest.command.sandbox.isolation
     agents = with_default_agent(config.agents).values()
-    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
     for name, isolation in tools.items():
-        if any(is_tool_listed(name, agent.tools, is_of_server, is_own=True) for agent in agents):
+        if any(is_tool_listed(name, agent.tools, config.mcp.is_server_tool, is_own=True) for agent in agents):
             yield name, isolation
 
 

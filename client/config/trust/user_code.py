@@ -146,19 +146,11 @@ class _Command:
         files = {path for text in self._texts if _is_file(path := folder / text)}
         run_by_python = {folder / text for text in self._python_scripts}
         run_directly = run_by_python | {folder / text for text in self._words[:1]}
-        possible_scripts = (
-            folder / word
-            for index, word in enumerate(self._words)
-            if Path(word).suffix in _SCRIPTS or (index == 0 and "/" in word)
-        )
-        code = UserCode(frozenset({*files, *filter(can_exist, possible_scripts)}))
+        code = UserCode(frozenset({*files, *filter(can_exist, self._possible_scripts(folder))}))
         for file in files:
-            is_python = file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
-            if not is_python and file not in run_by_python:
-                continue
-            for base in dict.fromkeys((file.parent, file.resolve().parent)):
-                shadowing = _shadowing_modules(base) if self._is_python or file in run_directly else ()
-                code |= _with_imports([file], shadowing, base, *on_path)
+            if file in run_by_python or _is_python_script(file):
+                is_started = self._is_python or file in run_directly
+                code |= _imported_by_script(file, on_path, is_started=is_started)
         names = [f"{name}{suffix}" for name, suffix in product(self._modules, _RUN_SUFFIXES)]
         modules = [*product((folder, *on_path), names), *product(on_path, _STARTUP_MODULES)]
         modules += [(base, "__main__") for base in run_directly if _is_folder(base)]
@@ -166,6 +158,13 @@ class _Command:
             shadowing = _shadowing_modules(base)
             code |= _with_imports((), chain(_module_paths(base, name.split(".")), shadowing), base, *on_path)
         return code
+
+    def _possible_scripts(self, folder: Path) -> Iterator[Path]:
+        """Yield the files that the command would run, and that may not exist yet."""
+        for index, word in enumerate(self._words):
+            is_program = index == 0 and "/" in word
+            if is_program or Path(word).suffix in _SCRIPTS:
+                yield folder / word
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
@@ -195,6 +194,19 @@ def _is_shell_script(file: Path) -> bool:
     if not _is_file(file) or file.stat().st_size > _MAX_BYTES:
         return False
     return file.suffix in {".sh", ".bash"} or bool(_SHEBANG_OF_SHELL.match(_first_bytes(file, 200)))
+
+
+def _is_python_script(file: Path) -> bool:
+    return file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
+
+
+def _imported_by_script(script: Path, on_path: Iterable[Path], *, is_started: bool) -> UserCode:
+    """Return what the script imports. If a command starts it, Python also imports its own modules from that folder."""
+    code = UserCode()
+    for base in dict.fromkeys((script.parent, script.resolve().parent)):
+        shadowing = _shadowing_modules(base) if is_started else ()
+        code |= _with_imports([script], shadowing, base, *on_path)
+    return code
 
 
 def _shadowing_modules(folder: Path) -> Iterator[Path]:
