@@ -1,7 +1,7 @@
 """Finds and reads `orga.toml`, applies the environment's settings, and refuses a file that needs trust and lacks it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -238,7 +238,7 @@ def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named
     require_owner(path, env, named=is_named)
     text = _read_text(path)
     file = _parse_file(text, path)
-    hidden = None if is_named else nearest_config(path.parent.parent)
+    hidden = None if is_named else config_above(path)
     return _ConfigInputs(env, settings(env, file), path.parent, path, text, file, hidden)
 
 
@@ -257,7 +257,17 @@ def _find_config(named: Path | None, folder: Path, env: Mapping[str, str], named
 
 def nearest_config(folder: Path) -> Path | None:
     """Return the first `orga.toml` from `folder` upwards, or None. Raise ConfigError if it is a folder."""
-    paths = (above / FILE_NAME for above in (folder.absolute(), *folder.absolute().parents))
+    folder = folder.absolute()
+    return _first_config([folder, *folder.parents])
+
+
+def config_above(path: Path) -> Path | None:
+    """Return the `orga.toml` that would hold in the folder of `path` if `path` did not exist, or None."""
+    return _first_config(path.absolute().parents[1:])
+
+
+def _first_config(folders: Iterable[Path]) -> Path | None:
+    paths = (folder / FILE_NAME for folder in folders)
     found = next((path for path in paths if path.is_file() or path.is_dir()), None)
     if found is not None and found.is_dir():
         raise ConfigError(f"{found}: is a folder, and a configuration is a file; rename it, or name a file (--config)")

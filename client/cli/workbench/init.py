@@ -14,7 +14,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import interruptible_prompt
 from orga.client.cli.options import Json
 from orga.client.cli.shown.text import write_document, write_json, write_note, write_result
-from orga.client.config.file import FILE_NAME, config_trust_request, nearest_config
+from orga.client.config.file import FILE_NAME, config_above, config_trust_request
 from orga.client.config.known_input import model_problem, require_model
 from orga.client.config.policy import FOLDER
 from orga.client.config.sections import ModelsConfig
@@ -132,7 +132,7 @@ def _trust_file(file: Path) -> list[str]:
 
 def _hints(choices: StarterChoices, folder: Path) -> list[str]:
     hints: list[str] = []
-    above = nearest_config(folder.absolute().parent)
+    above = config_above(folder / FILE_NAME)
     if above is not None:
         hints.append(f"{above} does not apply here any more")
     base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.config.file import ConfigError, line_of, load_config
+from orga.client.config.file import ConfigError, config_above, line_of, load_config
 from orga.client.config.trust.check import Untrusted
 
 
@@ -199,6 +199,18 @@ def test_every_problem_has_its_line(tmp_path: Path) -> None:
 )
 def test_line_of(path: tuple[str, ...], line: int | None) -> None:
     assert line_of('[a.b]\nc = "d = e"\n[q]\n"x.y" = 1\n', path) == line
+
+
+def test_a_file_of_the_root_folder_replaces_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would otherwise be found as the file that it replaces, and a harmless file would need trust."""
+    root_file = Path("/orga.toml")
+
+    def is_root_file(path: Path) -> bool:
+        return path == root_file
+
+    monkeypatch.setattr(Path, "is_file", is_root_file)
+    assert config_above(Path("/work/orga.toml")) == root_file
+    assert config_above(root_file) is None
 
 
 def test_paths_in_a_list_are_relative_to_the_file(tmp_path: Path) -> None:
