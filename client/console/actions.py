@@ -73,6 +73,10 @@ class ActionAnswer(Record):
         return replace_fields(self, {"id": action_id})
 
 
+_APPLIED = ActionAnswer(state="applied")
+_RECEIVED = ActionAnswer(state="received")
+
+
 @dataclass(frozen=True)
 class Target:
     """The run of an action, and the action's sender and id."""
@@ -115,23 +119,24 @@ class Target:
             )
         return await _wait_until_taken(self)
 
-    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionAnswer:
-        """Send an update, and wait until the run has taken it. The answer has the state `done`."""
+    async def update(self, name: str, argument: Any, done: ActionAnswer) -> ActionAnswer:
+        """Send an update, wait until the run has taken it, and return `done`."""
         update_id = derived_id(name, self.by, self.action_id)
         try:
             await self.exchange.update(name, argument, update_id=update_id)
         except (Refused, RunEnded):
             if not await self.exchange.is_accepted(update_id):
                 raise
-        return ActionAnswer(state=done, detail=detail)
+        return done
 
-    async def decide(
-        self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
-    ) -> ActionAnswer:
-        """Send a decision as an update, which the run checks before it records it. Without a worker, send a signal."""
+    async def decide(self, name: str, argument: dict[str, Any], done: ActionAnswer = _APPLIED) -> ActionAnswer:
+        """Send a decision as an update, which the run checks before it records it. Without a worker, send a signal.
+
+        Return `done` once the run has taken it.
+        """
         if await self.takes_updates():
-            return await self.update(name, argument, done, detail)
-        return await self.decide_by_signal(name, argument, done, detail)
+            return await self.update(name, argument, done)
+        return await self.decide_by_signal(name, argument, done)
 
     async def takes_updates(self) -> bool:
         """Return whether the action can be an update: a worker may answer it, and it was not sent as a signal before.
@@ -140,14 +145,12 @@ class Target:
         """
         return await may_be_polled(self.client, self.task_queue) and not (await _read_traces(self)).is_sent
 
-    async def decide_by_signal(
-        self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
-    ) -> ActionAnswer:
+    async def decide_by_signal(self, name: str, argument: dict[str, Any], done: ActionAnswer) -> ActionAnswer:
         """Send a decision as a signal. It takes effect when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
-        return outcome if outcome.is_pending else ActionAnswer(state=done, detail=detail)
+        return outcome if outcome.is_pending else done
 
 
 TrueOrFalse = Annotated[bool, Strict()]
@@ -288,8 +291,8 @@ class Requeue(RunAction):
 
     async def send(self, to: Target) -> ActionAnswer:
         if to.is_live:
-            detail = "it is sent again before the next reasoning step"
-            return await to.decide("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
+            done = ActionAnswer(state="received", detail="it is sent again before the next reasoning step")
+            return await to.decide("requeue", {"letter_id": self.letter, "by": to.by}, done)
         if to.workflow_type != AGENT_WORKFLOW:
             command = f"orga requeue {to.run_id} {self.letter}"
             raise Problem(409, f"only a machine with the channel's secrets can send it again. Run there: {command}")
@@ -313,7 +316,7 @@ class RewindRun(RunAction):
 
     async def send(self, to: Target) -> ActionAnswer:
         if await has_rewound(to.client, to.run_id, to.sender):
-            return ActionAnswer(state="applied")
+            return _APPLIED
         plan = await plan_rewind(to.client, to.run_id, self.to_iteration)
         if plan.irreversible_calls and not self.sure:
             errors = [{"where": "to_iteration", "detail": line} for line in plan.irreversible_calls]
@@ -364,7 +367,7 @@ class Send(RunAction):
             turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
             return ActionAnswer(state="received", detail=f"turn {turn}")
         message = {"text": self.text, "when_busy": self.when_busy, "message_id": message_id, "by": to.by}
-        return await to.decide_by_signal("send", message, done="received")
+        return await to.decide_by_signal("send", message, _RECEIVED)
 
 
 class Interrupt(RunAction):
@@ -403,7 +406,7 @@ def _is_session(now: Situation) -> bool:
     return now.kind == "session"
 
 
-def _is_run(now: Situation) -> bool:
+def _is_agent_or_goal(now: Situation) -> bool:
     return now.kind != "session"
 
 
@@ -447,8 +450,10 @@ ACTIONS: Mapping[str, ActionRule] = {
     "requeue": ActionRule(
         Requeue, lambda now: now.letters > 0, "there is no dead letter", "approver", takes_ended=True
     ),
-    "rewind": ActionRule(RewindRun, _is_run, "messages of a session cannot be taken back", "admin", takes_ended=True),
-    "fork": ActionRule(ForkRun, _is_run, "a session cannot be forked", takes_ended=True),
+    "rewind": ActionRule(
+        RewindRun, _is_agent_or_goal, "messages of a session cannot be taken back", "admin", takes_ended=True
+    ),
+    "fork": ActionRule(ForkRun, _is_agent_or_goal, "a session cannot be forked", takes_ended=True),
     "send": ActionRule(Send, _is_session, "only a session takes messages"),
     "interrupt": ActionRule(Interrupt, lambda now: now.is_turn_open, "no turn is under way"),
     "close": ActionRule(Close, _is_session, "only a session can be closed"),
@@ -469,7 +474,7 @@ async def _wait_until_taken(to: Target) -> ActionAnswer:
     while monotonic() < deadline:
         traces = await _read_traces(to)
         if traces.is_taken:
-            return traces.noted or ActionAnswer(state="received")
+            return traces.noted or _RECEIVED
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LAST_PAUSE_S)
     return ActionAnswer(state="received", detail="no worker has taken it yet; it counts when one does", is_pending=True)
@@ -515,8 +520,11 @@ _EVENTS_OF_WORKERS = {
 
 async def _is_sent(event: HistoryEvent, converters: RunConverters, to: Target) -> bool:
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-    arguments = map(as_object, await intervention_arguments(converters.own_converter, payloads))
-    return any(to.sender.items() <= {"by": sent.get("approver"), **sent}.items() for sent in arguments)
+    for argument in map(as_object, await intervention_arguments(converters.own_converter, payloads)):
+        sender = argument.get("by", argument.get("approver"))
+        if (sender, argument.get("id")) == (to.by, to.action_id):
+            return True
+    return False
 
 
 async def _noted_outcome(event: HistoryEvent, converters: RunConverters, to: Target) -> ActionAnswer | None:
@@ -574,4 +582,5 @@ async def _is_too_late(to: Target, action: RunAction) -> bool:
         return True
     wanted = getattr(action, action.wait_key)
     held = {item.approval_id for item in status.pending_approvals}
-    return bool(wanted) and wanted not in held | {asked.wait_id for asked in status.waiting}
+    open_ids = held | {asked.wait_id for asked in status.waiting}
+    return bool(wanted) and wanted not in open_ids

@@ -53,6 +53,7 @@ def console_app(console: Console) -> Starlette:
     return app
 
 
+# Starlette raises again what the handler of `Exception` has answered, so expected errors are named, too
 _HANDLERS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
     (Problem, HTTPException, OrgaError, InvalidInput, Exception), handle_problem
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
@@ -57,10 +57,11 @@ class SearchQuery(CheckedInput):
 
     @property
     def limits(self) -> SearchLimits:
-        tools, outcomes, events = (
-            frozenset(filter(None, names.split(","))) for names in (self.tool, self.outcome, self.event)
-        )
-        return SearchLimits(tools=tools, outcomes=outcomes, events=events)
+        return SearchLimits(tools=_names(self.tool), outcomes=_names(self.outcome), events=_names(self.event))
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(filter(None, listed.split(",")))
 
 
 class JournalQuery(CheckedInput):
@@ -229,13 +230,14 @@ async def _compare(call: Call[CompareQuery]) -> Comparison:
     described = [await visible_run(call.client, call.visitor, run_id) for run_id in (given.a, given.b)]
     a, b = [await _compared_run(call.console, run) for run in described]
     found = timelines_of(call.client)
-    common, fork = await _common_iterations(found, a.id, b.id)
-    after = common if given.next is None else int(given.next)
-    left, right = await _after(found, a.id, after, given.limit), await _after(found, b.id, after, given.limit)
+    common = await _common_beginning(found, a.id, b.id)
+    after = common.last if given.next is None else int(given.next)
+    left = await _records_after(found, a.id, after, given.limit)
+    right = await _records_after(found, b.id, after, given.limit)
     numbers = sorted({*left, *right})[: given.limit]
     rows = [compared(number, left.get(number), right.get(number)) for number in numbers]
-    is_more = len(numbers) == given.limit
-    return Comparison(a=a, b=b, common=common, fork=fork, rows=tuple(rows), next=str(numbers[-1]) if is_more else None)
+    following = str(numbers[-1]) if len(numbers) == given.limit else None
+    return Comparison(a=a, b=b, common=common.last, fork=common.fork, rows=tuple(rows), next=following)
 
 
 async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
@@ -244,37 +246,53 @@ async def _compared_run(console: Console, described: WorkflowExecutionDescriptio
     return ComparedRun(**row.model_dump(), result=ended.model_dump(mode="json") if ended else None)
 
 
-async def _after(timelines: Timelines, run_id: str, after: int, limit: int) -> dict[int, IterationRecord]:
+async def _records_after(timelines: Timelines, run_id: str, after: int, limit: int) -> dict[int, IterationRecord]:
     page = await timelines.page(run_id, after=after, limit=limit)
     return {record.number: record for record in page.items if record.number > 0}
 
 
-async def _common_iterations(timelines: Timelines, a: str, b: str) -> tuple[int, Literal["a", "b"] | None]:
-    """Return the last iteration of the common beginning, 0 if there is none, and which run is a fork of the other."""
-    (first_a, origin_a), (first_b, origin_b) = [await _beginning(timelines, run_id) for run_id in (a, b)]
-    if origin_a == b:
-        return first_a, "a"
-    if origin_b == a:
-        return first_b, "b"
-    if origin_a and origin_a == origin_b:
-        return min(first_a, first_b), None
-    if first_a or first_b:
-        return 0, None
+class _CommonBeginning(NamedTuple):
+    last: int
+    """The last iteration of it. 0 if there is none."""
+    fork: Literal["a", "b"] | None = None
+    """The run that is a fork of the other one."""
+
+
+async def _common_beginning(timelines: Timelines, a: str, b: str) -> _CommonBeginning:
+    first_a, first_b = await _first_record(timelines, a), await _first_record(timelines, b)
+    if first_a.origin == b:
+        return _CommonBeginning(first_a.number, "a")
+    if first_b.origin == a:
+        return _CommonBeginning(first_b.number, "b")
+    if first_a.origin and first_a.origin == first_b.origin:
+        return _CommonBeginning(min(first_a.number, first_b.number))
+    if first_a.number or first_b.number:  # the first iterations of a run are unknown, or those of a third run
+        return _CommonBeginning(0)
     common = 0
     while True:
-        left, right = [await _after(timelines, run_id, common, MAX_COMPARED) for run_id in (a, b)]
+        left, right = [await _records_after(timelines, run_id, common, MAX_COMPARED) for run_id in (a, b)]
         for number in range(common + 1, common + MAX_COMPARED + 1):
-            if number not in left or number not in right or _differences(left[number], right[number]) - _MEASURED:
-                return common, None
+            if not _is_same(left.get(number), right.get(number)):
+                return _CommonBeginning(common)
             common = number
 
 
-async def _beginning(timelines: Timelines, run_id: str) -> tuple[int, str]:
-    """Return the number of a run's first record, and the run that it is a fork of, or ""."""
-    first = (await timelines.page(run_id, limit=1)).first
-    page = await timelines.page(run_id, around=first, limit=1)
-    events = [event for record in page.items for event in record.events if event.event == "Started"]
-    return first, next((as_text(as_object(event.data.get("forked_from")).get("workflow_id")) for event in events), "")
+class _FirstRecord(NamedTuple):
+    number: int
+    origin: str
+    """The run that this run is a fork of, or ""."""
+
+
+async def _first_record(timelines: Timelines, run_id: str) -> _FirstRecord:
+    number = (await timelines.page(run_id, limit=1)).first
+    page = await timelines.page(run_id, around=number, limit=1)
+    started = next((event for record in page.items for event in record.events if event.event == "Started"), None)
+    origin = as_object(started.data.get("forked_from")) if started else {}
+    return _FirstRecord(number, as_text(origin.get("workflow_id")))
+
+
+def _is_same(a: IterationRecord | None, b: IterationRecord | None) -> bool:
+    return a is not None and b is not None and _MEASURED.issuperset(_differences(a, b))
 
 
 _MEASURED = {"cost", "time"}
@@ -283,9 +301,8 @@ _MEASURED = {"cost", "time"}
 
 def compared(number: int, a: IterationRecord | None, b: IterationRecord | None) -> ComparedIteration:
     """Return a row with the parts in which two iterations differ. There are none if only one run has the iteration."""
-    differs = [part for part in _PARTS if a and b and part in _differences(a, b)]
-    return ComparedIteration(number=number, a=a, b=b, differs=tuple(differs))
+    return ComparedIteration(number=number, a=a, b=b, differs=_differences(a, b) if a and b else ())
 
 
-def _differences(a: IterationRecord, b: IterationRecord) -> set[str]:
-    return {part for part, value_of in _PARTS.items() if value_of(a) != value_of(b)}
+def _differences(a: IterationRecord, b: IterationRecord) -> tuple[str, ...]:
+    return tuple(part for part, value_of in _PARTS.items() if value_of(a) != value_of(b))

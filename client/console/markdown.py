@@ -54,26 +54,34 @@ def _nodes(tokens: list[Token]) -> list[Node]:
         flat += (token.children or []) if token.type == "inline" else [token]
     for token in flat:
         here = open_children[-1]
+        is_shown = token.tag in ELEMENTS and not token.hidden and len(open_children) <= MAX_DEPTH
         if token.nesting < 0:
             open_children.pop()
-        elif token.nesting > 0:
-            if token.tag not in ELEMENTS or token.hidden or len(open_children) > MAX_DEPTH:
-                open_children.append(here)
-                continue
+        elif token.nesting == 0:
+            here.append(_leaf(token))
+        elif is_shown:
             children: list[Node] = []
             here.append({"kind": token.tag, **_details(token), "children": children})
             open_children.append(children)
-        elif token.type == "code_inline":
-            here.append({"kind": "code", "children": [token.content]})
-        elif token.type in {"fence", "code_block"}:
-            here.append({"kind": "pre", "language": token.info.split(" ")[0], "children": [token.content]})
-        elif token.type == "hr":
-            here.append({"kind": "hr", "children": []})
-        elif token.type == "hardbreak":
-            here.append({"kind": "br", "children": []})
         else:
-            here.append("\n" if token.type == "softbreak" else token.content)
+            open_children.append(here)
     return root
+
+
+def _leaf(token: Token) -> Node:
+    match token.type:
+        case "code_inline":
+            return {"kind": "code", "children": [token.content]}
+        case "fence" | "code_block":
+            return {"kind": "pre", "language": token.info.split(" ")[0], "children": [token.content]}
+        case "hr":
+            return {"kind": "hr", "children": []}
+        case "hardbreak":
+            return {"kind": "br", "children": []}
+        case "softbreak":
+            return "\n"
+        case _:
+            return token.content
 
 
 def _details(token: Token) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -19,7 +20,7 @@ from orga.client.journal.timeline_reader import Timelines, timelines_of
 from orga.client.journal.timeline_records import IterationRecord, TimelineEvent
 from orga.workflows.decisions.goals.replies import UnusableReply, parsed_memory, reply_object
 from orga.workflows.decisions.recount import ContextFold
-from orga.workflows.types.context import DigestMismatch, ReasonRequest
+from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
 from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.names import GOAL_WORKFLOW, PROMPT_ACTIVITIES
 from orga.workflows.types.parts import ToolCall
@@ -84,6 +85,13 @@ class _Seen(NamedTuple):
     at: datetime | None
 
 
+class _Origin(NamedTuple):
+    """The last two fields of `_Seen`."""
+
+    iteration: int
+    at: datetime | None
+
+
 class _ConversationFold:
     """Follows the conversation of a segment, and the messages that are left out."""
 
@@ -114,27 +122,39 @@ class _ConversationFold:
             self.seen = [_Seen(message, self._fold.iteration, None) for message in self._fold.messages]
 
     def _on_model_call(self, happening: Happening, before: int) -> None:
+        """Take the messages of a model call, and find out which iteration each of them came from."""
         request = ReasonRequest.model_validate(happening.value)
-        if request.iteration != before:
+        if request.iteration != before:  # another attempt of the same iteration begins with the same messages
             self._base = self.seen
         context, messages = request.context, self._fold.messages
         base = [each for each in self._base if not (context.forget and each.message.knowledge)]
-        gone = [base[index].iteration for index in _indexes(context.drop or context.mask) if index < len(base)]
-        if gone:
-            self.ranges[request.iteration] = (min(gone), max(gone))
-        kept = [each for index, each in enumerate(base) if index not in set(_indexes(context.drop))]
+        self._note_range(request, base)
+        dropped = set(_indexes(context.drop))
+        kept = [each for index, each in enumerate(base) if index not in dropped]
         if context.summary is not None and context.drop:
-            kept.insert(context.drop[0][0], _Seen(messages[context.drop[0][0]], request.iteration, happening.at))
-        # news is the reply of an iteration, or the result of a call, whose id begins with its iteration
-        of_news = [each.reply or int((each.result or "").partition(".")[0] or before) for each in context.news]
-        origins = [(each.iteration, each.at) for each in kept] + [(number, happening.at) for number in of_news]
+            place = context.drop[0][0]
+            kept.insert(place, _Seen(messages[place], request.iteration, happening.at))
+        origins = [_Origin(each.iteration, each.at) for each in kept]
+        origins += [_Origin(_iteration_of_news(each, before), happening.at) for each in context.news]
         if self._replied and context.news and context.news[0].reply is not None:
-            origins[len(kept)] = (self._replied.iteration, self._replied.at)
+            origins[len(kept)] = _Origin(self._replied.iteration, self._replied.at)
+        unknown = repeat(_Origin(before, None))
         self.seen = [
-            _Seen(message, *(origins[index] if index < len(origins) else (before, None)))
-            for index, message in enumerate(messages)
+            _Seen(message, *origin) for message, origin in zip(messages, chain(origins, unknown), strict=False)
         ]
         self._replied = None
+
+    def _note_range(self, request: ReasonRequest, base: Sequence[_Seen]) -> None:
+        """Note the iterations of the messages that a call leaves out."""
+        left_out = _indexes(request.context.drop or request.context.mask)
+        iterations = [base[index].iteration for index in left_out if index < len(base)]
+        if iterations:
+            self.ranges[request.iteration] = (min(iterations), max(iterations))
+
+
+def _iteration_of_news(news: MessageRef, before: int) -> int:
+    """Return the iteration of a reply, or of the call with this result, whose id begins with its iteration."""
+    return news.reply or int((news.result or "").partition(".")[0] or before)
 
 
 def _indexes(ranges: Ranges) -> Iterator[int]:
@@ -155,8 +175,9 @@ async def _conversation(call: Call[ConversationQuery]) -> ConversationPage:
     items, room = list[SeenMessage](), MAX_PAGE_BYTES
     messages = fold.messages
     for each in messages[given.offset : given.offset + given.limit]:
-        items.append(_shown(each))
-        room -= len(items[-1].text.encode("utf-8", "replace"))
+        shown = _shown(each)
+        items.append(shown)
+        room -= len(shown.text.encode("utf-8", "replace"))
         if room < 0:
             break
     return ConversationPage(items=tuple(items), total=len(messages), left_out=tuple(left_out))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import unquote
 from uuid import NAMESPACE_URL, uuid5
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 API = "/api/v1"
 
 M = TypeVar("M", bound=BaseModel)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,33 @@ class Adapter:
     """Beginnings of the paths whose bodies may be longer, because they may contain pictures and documents."""
 
 
+class Cache(dict[K, V]):
+    """Values that are kept in memory. When it is full, it drops all of them."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def keep(self, key: K, value: V) -> V:
+        if len(self) >= self._size:
+            self.clear()
+        self[key] = value
+        return value
+
+
+class Execution(NamedTuple):
+    """A segment of a run."""
+
+    workflow_id: str
+    run_id: str
+
+
+class WaitContext(NamedTuple):
+    policies: tuple[str, ...] = ()
+    """The policies that hold the wait."""
+    before: str = ""
+    """The last act of the run before it asked."""
+
+
 @dataclass(frozen=True)
 class Console:
     """The state that all requests share."""
@@ -65,16 +94,14 @@ class Console:
     adapters: tuple[Adapter, ...] = ()
     adapter_streams: Counter[str] = field(default_factory=Counter[str])
     """Open streams of adapters, by the visitor's name."""
-    tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """The tasks of executions, by workflow id and run id. They never change."""
-    beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
-    """The first events of runs, by workflow id and run id."""
-    views: dict[str, tuple[tuple[str, int], Any]] = field(default_factory=dict[str, tuple[tuple[str, int], Any]])
-    """By workflow id, for runs without a worker or a result: the run id and length that were read, and the view."""
-    contexts: dict[tuple[str, str], tuple[tuple[str, ...], str]] = field(
-        default_factory=dict[tuple[str, str], tuple[tuple[str, ...], str]]
-    )
-    """By run and wait: the policies that hold the wait, and the last act of the run before it."""
+    tasks: Cache[Execution, str] = field(default_factory=lambda: Cache(20_000))
+    """The tasks of executions, each of at most 200 characters. They never change."""
+    beginnings: Cache[Execution, Any] = field(default_factory=lambda: Cache(200))
+    """The first events of runs."""
+    views: Cache[str, Any] = field(default_factory=lambda: Cache(50))
+    """By workflow id, for runs without a worker or a result: the run as its journal showed it, and its length then."""
+    contexts: Cache[tuple[str, str], WaitContext] = field(default_factory=lambda: Cache(5_000))
+    """By run and wait. They never change."""
     config_file: Path = NO_FILE
     """The configuration that the console was started with."""
     check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None
@@ -193,11 +220,14 @@ class ApiRoute(Generic[M]):
 
     async def _read(self, request: Request) -> M:
         query = query_of(request)
-        if self.method != "GET" and query:
+        if self.method == "GET":
+            return checked(self.takes, query)
+        if query:
             errors = [{"where": key, "detail": "unknown key"} for key in query]
             raise Problem(422, "a request that writes has no query. Give everything in its body", errors=errors)
-        given = query if self.method == "GET" else _valid_text(await json_body(request))
-        return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
+        body = await json_body(request)
+        _refuse_invalid_text(body)
+        return checked(self.takes if self.by_kind is None else _model_by_kind(body, self.by_kind), body)
 
 
 Handler = Callable[[Call[M]], Awaitable[Answer]]
@@ -277,27 +307,28 @@ async def json_body(request: Request) -> Any:
         raise Problem(400, f"body: is no JSON ({str(error)[:100]}). Send one JSON object") from None
 
 
-def _valid_text(given: Any) -> Any:
-    """Return a body, or raise Problem. JSON can contain half a character (a surrogate), which UTF-8 cannot encode."""
+def _refuse_invalid_text(given: Any) -> None:
+    """Raise Problem for half a character (a surrogate), which JSON can contain and UTF-8 cannot encode."""
     try:
         json.dumps(given, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise refused(_invalid_text_key(given) or "body", "must be valid Unicode") from None
     except (ValueError, RecursionError):
         raise refused("body", "must not be nested too deeply") from None
-    return given
 
 
 def _invalid_text_key(value: Any, key: str = "") -> str:
-    """Return the key whose text is not valid Unicode, or ""."""
+    """Return the innermost key whose text is not valid Unicode, or ""."""
     if isinstance(value, str):
-        return key if any("\ud800" <= character <= "\udfff" for character in value) else ""
-    inner = list[tuple[str, Any]]()
+        has_surrogate = any("\ud800" <= character <= "\udfff" for character in value)
+        return key if has_surrogate else ""
+    keyed_values = list[tuple[str, Any]]()
     if isinstance(value, dict):
-        inner = [*cast("dict[str, Any]", value).items()]
+        keyed_values = [*cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
-        inner = [(key, each) for each in cast("list[Any]", value)]
-    return next(filter(None, (_invalid_text_key(each, name) for name, each in inner)), "")
+        keyed_values = [(key, each) for each in cast("list[Any]", value)]
+    invalid_keys = (_invalid_text_key(each, name) for name, each in keyed_values)
+    return next(filter(None, invalid_keys), "")
 
 
 def _refuse_constant(name: str) -> None:
@@ -314,7 +345,7 @@ def checked(kind: type[M], given: Any) -> M:
         raise invalid(validation_problems(error, kind)) from None
 
 
-def _kind_in(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
+def _model_by_kind(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
     kind = as_object(given).get("kind")
     if isinstance(kind, str) and kind in by_kind:
         return by_kind[kind]

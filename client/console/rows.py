@@ -5,28 +5,27 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from json import dumps, loads
-from typing import Annotated, Any, Literal, NamedTuple, Self, cast, get_args
+from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_workplace
-from orga.client.console.problems import Problem
-from orga.client.console.routes import Call, Console, ListOf, Routes
+from orga.client.console.problems import Problem, refused
+from orga.client.console.routes import Call, Console, Execution, ListOf, Routes
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.ids import newest_runs, read_ending, replaced_run_ids, visibility_literal
 from orga.client.runs.listing import (
     AT_ONCE,
     MAX_QUERIED_RUNS,
-    WAIT_S,
-    ListedRun,
     RunToQuery,
-    StatusQueries,
     listed_run,
+    read_statuses,
     read_task,
 )
 from orga.client.server.server_errors import error_reason
@@ -39,17 +38,15 @@ from orga.workflows.types.status import AgentStatus
 ROUTES = Routes()
 
 Kind = Literal["agent", "goal", "session"]
-WORKFLOWS: Mapping[str, str] = {
+WORKFLOWS: Mapping[Kind, str] = {
     "agent": names.AGENT_WORKFLOW,
     "goal": names.GOAL_WORKFLOW,
     "session": names.SESSION_WORKFLOW,
 }
-KINDS = {workflow: kind for kind, workflow in WORKFLOWS.items()}
+KINDS: Mapping[str, Kind] = {workflow: kind for kind, workflow in WORKFLOWS.items()}
 
 MAX_SEARCHED = 300
 """Runs that one request searches. `next` continues after these."""
-MAX_TASKS = 20_000
-"""Tasks that are kept in memory, each of at most 200 characters."""
 
 
 class Row(Record):
@@ -202,8 +199,7 @@ class _Cursor(NamedTuple):
             before, seen = cast("tuple[str, list[str]]", loads(urlsafe_b64decode(text.encode())))
             return _Cursor(datetime.fromisoformat(before).isoformat(), tuple(map(str, seen)))
         except (ValueError, TypeError):
-            why = "is no `next` of a list. Leave it out to begin with the newest"
-            raise Problem(422, f"next: {why}", errors=[{"where": "next", "detail": why}]) from None
+            raise refused("next", "is no `next` of a list. Leave it out to begin with the newest") from None
 
     def text(self) -> str:
         return urlsafe_b64encode(dumps([self.before, self.seen]).encode()).decode()
@@ -276,60 +272,51 @@ async def _with_text_and_folder(
         found = [run for run, home in zip(found, homes, strict=True) if home and home.folder == given.folder]
     if given.text:
         wanted = given.text.casefold()
-        tasks = await read_tasks(console, [(run.id, run.run_id) for run in found])
+        tasks = await read_tasks(console, [Execution(run.id, run.run_id) for run in found])
         pairs = zip(found, tasks, strict=True)
         found = [run for run, task in pairs if wanted in run.id.casefold() or wanted in task.casefold()]
     return found
 
 
-async def read_tasks(console: Console, executions: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the beginning of each task, or "" if it cannot be read. `executions` has workflow ids and run ids."""
+async def read_tasks(console: Console, executions: Sequence[Execution]) -> list[str]:
+    """Return the beginning of each task, or "" if it cannot be read."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def read(key: tuple[str, str]) -> str:
-        if key not in console.tasks:
+    async def read(execution: Execution) -> str:
+        if execution in console.tasks:
+            return console.tasks[execution]
+        async with slots:
             with suppress(RPCError):
-                async with slots:
-                    described = await console.client.get_workflow_handle(key[0], run_id=key[1] or None).describe()
-                await _keep_task(console, described, key)
-        return console.tasks.get(key, "")
+                handle = console.client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id or None)
+                return await _read_task(console, await handle.describe(), execution)
+        return ""
 
     return list(await asyncio.gather(*map(read, executions)))
 
 
 async def task_of(console: Console, described: WorkflowExecutionDescription) -> str:
-    key = (described.id, described.run_id)
-    if key not in console.tasks:
-        await _keep_task(console, described, key)
-    return console.tasks.get(key, "")
+    execution = Execution(described.id, described.run_id)
+    if execution in console.tasks:
+        return console.tasks[execution]
+    return await _read_task(console, described, execution)
 
 
-async def _keep_task(console: Console, described: WorkflowExecutionDescription, key: tuple[str, str]) -> None:
-    if len(console.tasks) >= MAX_TASKS:
-        console.tasks.clear()
-    with suppress(Exception):  # the server no longer has the beginning of the run, and a codec may raise anything
-        console.tasks[key] = await read_task(console.client, described)
+async def _read_task(console: Console, described: WorkflowExecutionDescription, execution: Execution) -> str:
+    try:
+        return console.tasks.keep(execution, await read_task(console.client, described))
+    except Exception:  # the server no longer has the beginning of the run, and a codec may raise anything
+        return ""
 
 
 async def read_rows(console: Console, runs: Sequence[WorkflowExecution]) -> list[Row]:
     """Return the rows of runs, in order. Up to 20 live runs are asked for current numbers."""
-    tasks = await read_tasks(console, [(run.id, run.run_id) for run in runs])
+    tasks = await read_tasks(console, [Execution(run.id, run.run_id) for run in runs])
     live = [run for run in runs if run.status == WorkflowExecutionStatus.RUNNING]
     stuck = await failing_tasks(console.client, [run.id for run in live])
     asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS]
-    statuses = await _statuses(console.client, asked)
+    statuses = await read_statuses(console.client, [RunToQuery(run.id, run.task_queue) for run in asked])
     pairs = zip(runs, tasks, strict=True)
     return [await read_row(console.client, run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
-
-
-async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, AgentStatus]:
-    try:
-        async with asyncio.timeout(WAIT_S):
-            asked = [RunToQuery(run.id, run.task_queue) for run in runs]
-            answers = await StatusQueries(client).statuses(asked)
-    except (TimeoutError, RPCError):
-        return {}
-    return {run.id: status for run, status in zip(runs, answers, strict=True) if status}
 
 
 async def read_row(
@@ -341,24 +328,34 @@ async def read_row(
 ) -> Row:
     """Return the row of a run from its search attributes, and from its status if there is one."""
     listed, is_live = await listed_run(run), run.status == WorkflowExecutionStatus.RUNNING
-    shared = {name: getattr(listed, name) for name in Row.model_fields.keys() & ListedRun.__dataclass_fields__.keys()}
-    current: dict[str, Any] = {}
     if status:
-        current = {
-            "agent": status.agent,
-            "waiting": status.waiting[0].kind if status.waiting else None,
-            "iteration": status.iteration,
-            "cost_usd": status.usage.cost_usd,
-        }
-    more: dict[str, Any] = {
-        "kind": KINDS.get(run.workflow_type, "agent"),
-        "task": task,
-        "state": _phase(run, status) if is_live else await read_ending(client, run),
-        "ended": run.close_time,
-        "may_be_more": is_live and status is None,
-        "stuck": f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
-    }
-    return Row.model_validate({**shared, **current, **more})
+        listed = replace(
+            listed,
+            agent=status.agent,
+            waiting=status.waiting[0].kind if status.waiting else None,
+            iteration=status.iteration,
+            cost_usd=status.usage.cost_usd,
+        )
+    return Row(
+        id=listed.id,
+        kind=KINDS.get(run.workflow_type, "agent"),
+        task=task,
+        agent=listed.agent,
+        state=_phase(run, status) if is_live else await read_ending(client, run),
+        waiting=listed.waiting,
+        iteration=listed.iteration,
+        started=listed.started,
+        ended=run.close_time,
+        cost_usd=listed.cost_usd,
+        tenant=listed.tenant,
+        folder=listed.folder,
+        task_queue=listed.task_queue,
+        dead_letters=listed.dead_letters,
+        open_circuits=tuple(listed.open_circuits),
+        may_be_more=is_live and status is None,
+        stuck=f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
+        worker_command=listed.worker_command,
+    )
 
 
 def _phase(run: WorkflowExecution, status: AgentStatus | None) -> str:

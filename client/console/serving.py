@@ -50,19 +50,20 @@ def loopback_sockets(host: str, port: int) -> Sequence[socket.socket]:
     A browser tries both 127.0.0.1 and ::1 for a `.localhost` name. If the console listened on only one, another
     user of the machine could listen on the other address, and would get the token.
     """
-    first, other = bound_socket(host, port), _OTHER_LOOPBACK.get(host)
+    first = bound_socket(host, port)
+    other = _OTHER_LOOPBACK.get(host)
     if other is None:
         return [first]
-    chosen = first.getsockname()[1]
+    chosen_port = first.getsockname()[1]
     try:
-        return [first, _bound(other, chosen)]
+        return [first, _bound(other, chosen_port)]
     except OSError as error:
         if error.errno in _NO_SUCH_FAMILY:
             return [first]
         first.close()
         if not port:  # another program has this port at the other address: take another port
             return loopback_sockets(host, port)
-        raise _unusable(other, chosen, error) from None
+        raise _unusable(other, chosen_port, error) from None
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -89,33 +90,33 @@ class _BoundedRequests(H11Protocol):
     """Closes a connection whose request is not complete in time. uvicorn itself waits for ever."""
 
     _timer: asyncio.TimerHandle | None = None
-    _limited: type[object] | None = None
-    """The state of the client for which the timer runs."""
+    _timed_state: type[object] | None = None
+    """The state of the client for which the timer was started."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
-        self._limit()
+        self._time_new_state()
 
     def handle_events(self) -> None:
         super().handle_events()
-        self._limit()
+        self._time_new_state()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._forget_limit()
+        self._stop_timer()
 
-    def _limit(self) -> None:
+    def _time_new_state(self) -> None:
         """Start a timer when the client begins a head, and another when it begins the body."""
         state = self.conn.their_state
-        if state is self._limited:
+        if state is self._timed_state:
             return
-        self._forget_limit()
-        self._limited = state
+        self._stop_timer()
+        self._timed_state = state
         if state in {h11.IDLE, h11.SEND_BODY}:
             limit_s = HEAD_S if state is h11.IDLE else BODY_S
             self._timer = self.loop.call_later(limit_s, self.transport.close)
 
-    def _forget_limit(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -7,9 +7,8 @@ result, the journal is read.
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
@@ -17,7 +16,7 @@ from temporalio.service import RPCError
 
 from orga.client.console.actions import ACTIONS, Situation
 from orga.client.console.doors import Visitor
-from orga.client.console.routes import Call, Console, NoParameters, Routes
+from orga.client.console.routes import Call, Console, Execution, NoParameters, Routes
 from orga.client.console.rows import Row, read_row, task_of
 from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
@@ -27,10 +26,11 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.journal.watcher import activities_in_flight
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
-from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.runs.ids import read_result
 from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.limits import LIMITS, Budgets
 from orga.workflows.types.models.usage import UsageTotals
@@ -161,40 +161,44 @@ async def read_snapshot(
     `view` is the run as its journal shows it now, if a stream follows the run.
     """
     facts = await _read_facts(console, described, view)
-    status, view, ended = facts.status, facts.view, facts.result
+    status, view, result = facts.status, facts.view, facts.result
     task = await task_of(console, described)
     row = await read_row(console.client, described, task, status, facts.failing)
-    model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
-    live_status = status if row.ended is None else None
-    if live_status:
-        waits = status_waits(row.id, task, live_status)
+    live_view = view if row.ended is None else None
+    state = row.state
+    if live_view:
+        state = "paused" if live_view.paused else live_view.phase
+    if status:
+        waits = status_waits(row.id, task, status)
     else:
-        waits = viewed_waits(row.id, task, row.agent, view.questions if view and row.ended is None else {})
-    usage = status.usage if status else None
+        waits = viewed_waits(row.id, task, row.agent, live_view.questions if live_view else {})
+    plan = _plan_data(facts)
+    model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
+    usage = status.usage if status else result and result.usage
     origin = as_object(facts.started.forked_from) if facts.started else {}
-    plan = _plan(_plan_data(status, view, ended), live_status.children if live_status else ())
-    state: dict[str, Any] = {
+    children = status.children if status else ()
+    snapshot: dict[str, Any] = {
         **row.model_dump(),
-        "iteration": row.iteration if view is None or view.last is None else view.iteration,
+        "state": state,
+        "iteration": view.iteration if view and view.last else row.iteration,
         "model": model,
         "model_in_effect": model,
-        "reason": None,
-        "detail": None,
-        "phase": row.state if row.ended is None else "done",
-        "paused": status.paused if status else bool(view and view.paused and row.ended is None),
+        **_ending(row, view, result),
+        "phase": state if row.ended is None else "done",
+        "paused": status.paused if status else live_view is not None and live_view.paused,
         "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
         "budgets": _budgets(status.budgets) if status else (),
-        "usage": ended.usage if ended else usage,
+        "usage": usage,
         "waits": await with_contexts(console, waits),
-        "plan": plan,
-        "trend": as_object(_plan_data(status, view, ended)).get("trend") or None,
+        "plan": _plan(plan, children),
+        "trend": plan.get("trend") or None,
         "children": [
             ChildRun(id=child.workflow_id, agent=child.agent, state="waiting" if child.held else "running")
-            for child in (live_status.children if live_status else ())
+            for child in children
         ],
         "circuits": [
             Circuit(name=name, state=each.state, failures=each.failures)
-            for name, each in (live_status.breakers if live_status else {}).items()
+            for name, each in (status.breakers if status else {}).items()
         ],
         "dead_letters": [
             Letter(id=each.letter_id, tool=each.call.name, error=each.error, at=each.at)
@@ -210,58 +214,63 @@ async def read_snapshot(
             origin_iteration=origin.get("iteration"),
             temporal_ui=console.connection.link(described.id),
         ),
-        "result": ended.model_dump(mode="json") if ended else None,
+        "result": result and result.model_dump(mode="json"),
         "guidance": facts.started.guidance if facts.started else "",
         "cursor": f"{described.run_id}:{described.history_length}",
     }
-    if view is not None and row.ended is None:
-        state["state"] = state["phase"] = "paused" if view.paused else view.phase
-    if termination := (ended.termination if ended else None):
-        state |= {"reason": termination.reason, "detail": termination.detail}
-    elif row.ended is not None:
-        state |= {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
-    state |= {"controls": controls(_situation(state, row.dead_letters))}
-    return Snapshot.model_validate(state).model_dump(mode="json")
+    snapshot["controls"] = controls(_situation(snapshot, row.dead_letters))
+    return Snapshot.model_validate(snapshot).model_dump(mode="json")
 
 
-@dataclass
-class _Facts:
-    """The parts of a run that were read: its status or the view of its journal, and its result and beginning."""
+class _Facts(NamedTuple):
+    """The parts of a run that were read. Exactly one of `status`, `result` and `view` is set."""
 
     has_worker: bool
-    failing: Any = None
-    status: AgentStatus | None = None
-    view: RunView | None = None
-    result: AgentResult | None = None
-    started: on.Started | None = None
-    setup: on.Prepared | None = None
+    failing: FailingTask | None
+    status: AgentStatus | None
+    """The answer of a live run."""
+    result: AgentResult | None
+    view: RunView | None
+    """The run as its journal shows it, if it gives no answer or ended without a result."""
+    started: on.Started | None
+    setup: on.Prepared | None
 
 
 async def _read_facts(console: Console, described: WorkflowExecutionDescription, view: RunView | None) -> _Facts:
     client, run = console.client, AgentHandle(console.client, described.id)
-    facts = _Facts(await may_be_polled(client, described.task_queue))
-    is_live = described.status == WorkflowExecutionStatus.RUNNING
-    if is_live:
-        facts.failing = await failing_task(client, described)
-    if is_live and facts.has_worker and facts.failing is None:
-        with suppress(NoAnswer, TimeoutError):
-            async with asyncio.timeout(WAIT_S if view else None):
-                facts.status = await run.status()
-        if facts.status is None:  # the run's workflow task may have begun to fail meanwhile
-            facts.failing = await failing_task(client, await run.describe())
-    facts.result = await read_result(client, described)
-    facts.started, facts.setup = await _read_beginning(console, described)
-    if facts.status is None and facts.result is None:
-        facts.view = view or await _view(console, described)
-    return facts
+    has_worker = await may_be_polled(client, described.task_queue)
+    failing, status = None, None
+    if described.status == WorkflowExecutionStatus.RUNNING:
+        failing = await failing_task(client, described)
+        if has_worker and failing is None:
+            with suppress(NoAnswer, TimeoutError):
+                async with asyncio.timeout(WAIT_S if view else None):
+                    status = await run.status()
+            if status is None:  # the run's workflow task may have begun to fail meanwhile
+                failing = await failing_task(client, await run.describe())
+    result = await read_result(client, described)
+    started, setup = await _read_beginning(console, described)
+    is_answered = status is not None or result is not None
+    view = None if is_answered else view or await _read_view(console, described)
+    return _Facts(has_worker, failing, status, result, view, started, setup)
+
+
+def _ending(row: Row, view: RunView | None, result: AgentResult | None) -> dict[str, str | None]:
+    """Return the fields about the end of a run."""
+    if result is not None:
+        return {"reason": result.termination.reason, "detail": result.termination.detail}
+    if row.ended is None:
+        return {"reason": None, "detail": None}
+    return {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
 
 
 async def _read_beginning(
     console: Console, described: WorkflowExecutionDescription
 ) -> tuple[on.Started | None, on.Prepared | None]:
     """Return the first events of the journal. The rest of it is not read."""
-    if (known := console.beginnings.get((described.id, described.run_id))) is not None:
-        return known
+    execution = Execution(described.id, described.run_id)
+    if execution in console.beginnings:
+        return console.beginnings[execution]
     started: on.Started | None = None
     setup: on.Prepared | None = None
     with suppress(RPCError, OrgaError):
@@ -271,28 +280,25 @@ async def _read_beginning(
             setup = event if isinstance(event, on.Prepared) else setup
             if setup is not None or entry.iteration > 1:
                 break
-    if setup is not None:
-        if len(console.beginnings) >= MAX_BEGINNINGS:
-            console.beginnings.clear()
-        console.beginnings[described.id, described.run_id] = (started, setup)
-    return started, setup
+    return console.beginnings.keep(execution, (started, setup)) if setup else (started, None)
 
 
-MAX_BEGINNINGS = 200  # runs whose first events are kept
-MAX_VIEWS = 50  # runs whose view is kept
+class _KnownView(NamedTuple):
+    version: tuple[str, int]
+    """The run id and the length of the history that was read."""
+    view: RunView
 
 
-async def _view(console: Console, described: WorkflowExecutionDescription) -> RunView:
+async def _read_view(console: Console, described: WorkflowExecutionDescription) -> RunView:
     """Return the run as its whole journal shows it. The journal is read again only if the history has grown."""
-    state = (described.run_id, described.history_length)
-    known, view = console.views.get(described.id, (None, RunView()))
-    if known != state:
-        view = RunView()
-        async for entry in read_journal(console.client, described.id):
-            view.take(entry)
-        if len(console.views) >= MAX_VIEWS:
-            console.views.clear()
-        console.views[described.id] = (state, view)
+    known: _KnownView | None = console.views.get(described.id)
+    version = (described.run_id, described.history_length)
+    if known and known.version == version:
+        return known.view
+    view = RunView()
+    async for entry in read_journal(console.client, described.id):
+        view.take(entry)
+    console.views.keep(described.id, _KnownView(version, view))
     return view
 
 
@@ -311,22 +317,23 @@ def _budgets(budgets: Budgets) -> list[BudgetUse]:
     return found
 
 
-def _plan_data(status: AgentStatus | None, view: RunView | None, ended: AgentResult | None) -> Any:
-    if status is not None:
-        return status.plan
-    if view is not None:
-        return view.plan.as_status()
-    steps = getattr(ended, "steps", ())
-    return {"rounds": getattr(ended, "rounds", 0), "steps": [step.model_dump() for step in steps]} if steps else None
+def _plan_data(facts: _Facts) -> dict[str, Any]:
+    """Return the plan of a goal as its status has it. It is empty if there is no plan."""
+    if facts.status is not None:
+        return as_object(facts.status.plan)
+    if facts.view is not None:
+        return facts.view.plan.as_status() or {}
+    if isinstance(facts.result, GoalResult):
+        return {"rounds": facts.result.rounds, "steps": [step.model_dump() for step in facts.result.steps]}
+    return {}
 
 
-def _plan(data: Any, children: Sequence[Child]) -> PlanView | None:
-    fields = as_object(data)
-    if not fields.get("steps"):
+def _plan(data: Mapping[str, Any], children: Sequence[Child]) -> PlanView | None:
+    if not data.get("steps"):
         return None
-    steps = [as_object(step) for step in fields["steps"]]
+    steps = [as_object(step) for step in data["steps"]]
     delegates = _delegates_by_step(steps, children)
-    return PlanView(round=int(fields.get("rounds") or 0), steps=tuple(_step(step, delegates) for step in steps))
+    return PlanView(round=int(data.get("rounds") or 0), steps=tuple(_step(step, delegates) for step in steps))
 
 
 def _delegates_by_step(steps: Sequence[Mapping[str, Any]], children: Sequence[Child]) -> dict[str, str]:
@@ -378,7 +385,9 @@ def with_controls_for(visitor: Visitor, snapshot: dict[str, Any], *, read_only: 
         role = ACTIONS[control["kind"]].role
         if read_only:
             return {**control, "enabled": False, "why": "this console is read-only"}
-        return dict(control) if visitor.may(role) else {**control, "enabled": False, "why": f"needs the role {role}"}
+        if not visitor.may(role):
+            return {**control, "enabled": False, "why": f"needs the role {role}"}
+        return dict(control)
 
     return {**snapshot, "controls": [limited(control) for control in snapshot["controls"]]}
 

@@ -1,7 +1,7 @@
 """Starts runs, and describes their input: `POST /runs` and `GET /schema/{kind}`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
@@ -172,7 +172,7 @@ class StartedInput(Record):
 @ROUTES.get("/runs/{id}/input")
 async def _input(call: Call[NoParameters]) -> StartedInput:
     """Return the input that a run was started with, to start another one with it."""
-    kind = cast("Kind", KINDS[call.described.workflow_type])
+    kind = KINDS[call.described.workflow_type]
     return StartedInput(kind=kind, input=await read_input(call.client, call.described))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.client.console.routes import Call, Console, ListOf, Routes
+from orga.client.console.routes import Call, Console, Execution, ListOf, Routes, WaitContext
 from orga.client.console.rows import read_tasks
 from orga.client.errors import OrgaError
 from orga.client.journal.event_types import PolicyEvaluated
@@ -28,7 +28,6 @@ ROUTES = Routes()
 CONTEXT_S = 1.0
 """Seconds to read the contexts of waits: the policies that hold them, and what their runs did before."""
 MAX_RUNS_READ = 20  # runs whose contexts one request reads
-MAX_CONTEXTS = 5_000  # contexts that are kept
 MAX_BEFORE_BYTES = 600  # of a call, and of a reply
 
 WaitKind = Literal["approval", "answer", "escalation", "budget", "result", "delivery"]
@@ -61,9 +60,10 @@ class Wait(Record):
     before: str = ""
     """The last act of the run before it asked, such as the error that led to an escalation."""
 
-    def with_context(self, policies: tuple[str, ...], before: str) -> Self:
+    def with_context(self, context: WaitContext) -> Self:
         """Return the wait with this context, unless it has a context already."""
-        return replace_fields(self, {"policies": self.policies or policies, "before": self.before or before})
+        added = {"policies": self.policies or context.policies, "before": self.before or context.before}
+        return replace_fields(self, added)
 
 
 class InboxQuery(CheckedInput):
@@ -78,9 +78,13 @@ def status_waits(run_id: str, task: str, status: AgentStatus) -> list[Wait]:
 
 
 def question_waits(
-    run_id: str, task: str, agent: str | None, asked: ShownQuestion, held: dict[str, Item] | None = None
+    run_id: str, task: str, agent: str | None, asked: ShownQuestion, held: Mapping[str, Item]
 ) -> list[Wait]:
-    """Return one wait for each undecided call of a question, or one for the question as a whole."""
+    """Return one wait for each undecided call of a question, or one for the question as a whole.
+
+    Args:
+        held: The calls that the run holds now, by approval id.
+    """
     data = asked.data
     common: dict[str, Any] = {
         "kind": asked.kind,
@@ -93,7 +97,7 @@ def question_waits(
         "before": str(data.get("error") or ""),
     }
     if calls := data.get("calls"):
-        return [_call_wait(common, as_object(call), held or {}) for call in calls]
+        return [_call_wait(common, as_object(call), held) for call in calls]
     choices = () if asked.kind == "answer" else asked.choices
     return [
         Wait(
@@ -125,7 +129,7 @@ def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[s
             queue=str(data.get("queue") or "default"),
             data={"calls": [data]} if kind == "call" else data,
         )
-        found += question_waits(run_id, task, agent, shown)
+        found += question_waits(run_id, task, agent, shown, {})
     return found
 
 
@@ -140,12 +144,10 @@ async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
         async with asyncio.timeout(CONTEXT_S):
             for run_id in list(missing)[:MAX_RUNS_READ]:
                 await _read_contexts(console, run_id, [wait for wait in waits if wait.run == run_id])
-    return [wait.with_context(*console.contexts.get((wait.run, wait.id), ((), ""))) for wait in waits]
+    return [wait.with_context(console.contexts.get((wait.run, wait.id), WaitContext())) for wait in waits]
 
 
 async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -> None:
-    if len(console.contexts) >= MAX_CONTEXTS:
-        console.contexts.clear()
     try:
         records = (await timelines_of(console.client).page(run_id, limit=2)).items
     except (OrgaError, InvalidInput, RPCError):  # the run has gone, or its history cannot be read
@@ -153,7 +155,7 @@ async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -
     policies, before = _policies_by_place(records), _before(records)
     for wait in waits:
         if wait.kind != "approval" or wait.place in policies:
-            console.contexts[run_id, wait.id] = policies.get(wait.place, ()), before
+            console.contexts.keep((run_id, wait.id), WaitContext(policies.get(wait.place, ()), before))
 
 
 def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[str, ...]]:
@@ -164,8 +166,10 @@ def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[st
     found: dict[str, tuple[str, ...]] = {}
     for record in records:
         judged = [event for event in record.events if event.event == "PolicyEvaluated"]
-        for event in map(PolicyEvaluated.model_validate, (each.data for each in judged)):
-            found |= {place: verdict.policies for place, verdict in zip(event.places, event.verdicts, strict=False)}
+        for event in judged:
+            evaluated = PolicyEvaluated.model_validate(event.data)
+            verdicts = zip(evaluated.places, evaluated.verdicts, strict=False)
+            found |= {place: verdict.policies for place, verdict in verdicts}
         found |= {call.id: call.policies for call in record.calls}
     return found
 
@@ -179,13 +183,14 @@ def _before(records: Sequence[IterationRecord]) -> str:
     return "\n".join(clip(line, MAX_BEFORE_BYTES) for line in lines if line)
 
 
-def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Item]) -> Wait:
+def _call_wait(common: dict[str, Any], call: dict[str, Any], held: Mapping[str, Item]) -> Wait:
     item = held.get(str(call.get("id")))
+    is_held_in_full = item is not None and "arguments_digest" not in item.call
     return Wait(
         **common,
         id=str(call.get("id")),
         tool=str(call.get("tool") or ""),
-        arguments=item.call["arguments"] if item and "arguments_digest" not in item.call else _arguments(call),
+        arguments=item.call["arguments"] if item and is_held_in_full else _arguments(call),
         policies=(item.critic,) if item and item.critic else (),
         reason=str(call.get("reason") or ""),
         approvers=tuple(map(str, call.get("approvers") or ())),
@@ -221,29 +226,32 @@ async def read_inbox(
     """Return the waits of all runs, those of the oldest run first. `queue` is a group of people."""
     found = inbox(console.client, kind=kind, queue=queue)
     entries = [entry async for entry in found if tenants is None or entry.tenant in tenants]
-    tasks = await read_tasks(console, [(entry.run_id, entry.segment_id) for entry in entries])
+    tasks = await read_tasks(console, [Execution(entry.run_id, entry.segment_id) for entry in entries])
     waits = [wait for entry, task in zip(entries, tasks, strict=True) for wait in _entry_waits(entry, task)]
     return await with_contexts(console, waits)
 
 
 def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
     if entry.wait is not None:
-        return question_waits(
-            entry.run_id, task, entry.agent, entry.wait, {each.approval_id: each for each in entry.held}
-        )
-    more: dict[str, Any]
+        held = {each.approval_id: each for each in entry.held}
+        return question_waits(entry.run_id, task, entry.agent, entry.wait, held)
+    common: dict[str, Any] = {"kind": entry.kind, "run": entry.run_id, "run_task": task, "agent": entry.agent}
     if (failed := entry.undelivered) is not None:
         delivery = failed.delivery
-        question = f"the answer was not delivered to {delivery.name} ({delivery.kind})"
-        reason = delivery.error
-        more = {"id": delivery.name, "asked": failed.goal.close_time, "expires": failed.listed_until}
-    elif entry.failing is not None:
-        question, reason, more = entry.failing.problem_line, entry.failing.remedy, {"id": ""}
-    else:
-        question, more = "No worker answers for this run. The page of the run shows what it waits for.", {"id": ""}
-        reason = f"You can decide there now: it counts when a worker starts on task queue {entry.task_queue!r}."
-    more |= {"kind": entry.kind, "run": entry.run_id, "run_task": task, "agent": entry.agent}
-    return [Wait(**more, question=question, reason=reason)]
+        delivery_wait = Wait(
+            **common,
+            id=delivery.name,
+            question=f"the answer was not delivered to {delivery.name} ({delivery.kind})",
+            reason=delivery.error,
+            asked=failed.goal.close_time,
+            expires=failed.listed_until,
+        )
+        return [delivery_wait]
+    if entry.failing is not None:
+        return [Wait(**common, id="", question=entry.failing.problem_line, reason=entry.failing.remedy)]
+    question = "No worker answers for this run. The page of the run shows what it waits for."
+    reason = f"You can decide there now: it counts when a worker starts on task queue {entry.task_queue!r}."
+    return [Wait(**common, id="", question=question, reason=reason)]
 
 
 @ROUTES.get("/inbox")

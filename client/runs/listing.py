@@ -70,7 +70,18 @@ MAX_QUERIED_RUNS = 20
 """Live runs whose progress is queried. For other live runs, search attributes show it, up to ten iterations late."""
 
 WAIT_S = 3.0
-"""Seconds to wait for the answers of workers. After that, the search attributes are shown."""
+"""Seconds to wait for the answers of workers. After that, no status is shown, only the search attributes."""
+
+
+async def read_statuses(client: Client, runs: Sequence[RunToQuery]) -> dict[str, AgentStatus]:
+    """Return the statuses that answer in time, by the id of the run."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            answers = await StatusQueries(client).statuses(runs)
+    except (TimeoutError, RPCError):
+        return {}
+    return {run.id: status for run, status in zip(runs, answers, strict=True) if status}
+
 
 WAITING_PHASES = frozenset({"paused", "idle"})
 """Phases in which a run waits until somebody resumes it, or sends a message to the session."""
@@ -285,21 +296,14 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
-    """Return the progress that live runs report, by id. It waits for slow workers no longer than `WAIT_S`."""
+    """Return the progress that live runs report, by id."""
     live = [row for row in rows if row.state.startswith(LIVE_STATE) and row.task_fails is None][:MAX_QUERIED_RUNS]
-    asked = [RunToQuery(row.id, row.task_queue) for row in live]
-    try:
-        async with asyncio.timeout(WAIT_S):
-            answers = await StatusQueries(client).statuses(asked)
-    except (TimeoutError, RPCError):
-        return {}
-    answered = zip(live, answers, strict=True)
+    statuses = await read_statuses(client, [RunToQuery(row.id, row.task_queue) for row in live])
     return {
-        row.id: {
+        run_id: {
             "iteration": status.iteration,
             "cost_usd": status.usage.cost_usd,
             "model_calls": status.usage.model_calls,
         }
-        for row, status in answered
-        if status
+        for run_id, status in statuses.items()
     }
