@@ -76,7 +76,7 @@ class AgentLoop(Lifecycle[T]):
         Text that a review stage would have to judge is not used.
         """
         run = self._run
-        text = fallback_output(run.state, stop[0])
+        text = fallback_output(run.state, stop.reason)
         if text and await gate.is_text_allowed(run, text):
             run.change_state(AgentState.with_task, output=text)
 

@@ -215,7 +215,7 @@ class Lifecycle(RunHandlers, Generic[T]):
         if run.state.setup is None:
             await self._prepare_setup()
         if run.state.setup is None:
-            stop = run.stop_reason() or ("error", "nothing was prepared")
+            stop = run.stop_reason() or Stop("error", "nothing was prepared")
             self.settle_open_work(stop)
             return self._end_run(stop)
         name_run(run.setup)
@@ -283,5 +283,5 @@ class Lifecycle(RunHandlers, Generic[T]):
         run.change_state(with_run_over)
         visibility.show_details(run)
         if run.state.setup is not None:
-            visibility.show_end(run, stop[0])
+            visibility.show_end(run, stop.reason)
         return self.result(stop)

@@ -83,7 +83,7 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
         first = state.forked_from.iteration if state.forked_from else 0
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
     await _check_messages(client, history, state)
-    if state.stop is not None and state.stop[0] == "completed" and fork_input.task is None and not fork.requeue:
+    if state.stop is not None and state.stop.reason == "completed" and fork_input.task is None and not fork.requeue:
         answer = f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}"
         raise PastRefused(f"{answer}: give the fork a --task")
     source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
@@ -257,7 +257,7 @@ async def requeue_in_fork(
         InvalidInput: There is no such letter.
     """
     state, changes = ended.state, changes or {}
-    if state.stop is not None and state.stop[0] in LIMIT_REASONS and not changes.get("config"):
+    if state.stop is not None and state.stop.reason in LIMIT_REASONS and not changes.get("config"):
         limit = ": ".join(state.stop)
         raise PastRefused(f"run {ended.workflow_id!r} ended at its limit ({limit}); raise it for the fork, with --set")
     fork_at = partial(fork, client, ended.workflow_id, changes=changes, requeue=letter_ids, new_id=new_id, by=by)

@@ -18,7 +18,7 @@ from orga.workflows.decisions.conversation import fair_shares, message_json_byte
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.context import EMPTY_DIGEST
-from orga.workflows.types.control import Intervention
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, shortened_message
@@ -394,7 +394,7 @@ def with_end_if_outgrown(state: AgentState) -> AgentState:
         return state
     detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
     parts = oversized_parts_text(state)
-    return state.with_control(stop=("error", f"{detail}: {parts}" if parts else detail))
+    return state.with_control(stop=Stop("error", f"{detail}: {parts}" if parts else detail))
 
 
 def _should_finish_answer_first(state: AgentState) -> bool:

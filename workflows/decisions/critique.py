@@ -15,7 +15,7 @@ from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.agents import Critic, CriticReply
 from orga.workflows.types.context import MessageRef
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
@@ -133,15 +133,15 @@ def escalation_reason(critic: Critic, assessment: Assessment) -> str:
     return f"{_score_text(critic, assessment)} after {critic.max_rounds} revisions{_colon_line(assessment.feedback)}"
 
 
-def critic_stop(critic: Critic, assessment: Assessment) -> tuple[StopReason, str]:
+def critic_stop(critic: Critic, assessment: Assessment) -> Stop:
     if assessment.failure:
-        reason, detail = assessment.limit or "error", f"no review: {assessment.failure}"
+        stop = Stop(assessment.limit or "error", f"no review: {assessment.failure}")
     elif assessment.is_by_person and assessment.is_asked:
         person = assessment.reviewer.removeprefix("person:")
-        reason, detail = "escalated", f"{person} rejected it{_colon_line(assessment.feedback)}"
+        stop = Stop("escalated", f"{person} rejected it{_colon_line(assessment.feedback)}")
     else:
-        reason, detail = "error", escalation_reason(critic, assessment)
-    return reason, f"critic {critic.name}: {detail}"[:MAX_DETAIL_CHARS]
+        stop = Stop("error", escalation_reason(critic, assessment))
+    return Stop(stop.reason, f"critic {critic.name}: {stop.detail}"[:MAX_DETAIL_CHARS])
 
 
 def unapproved_remark(critic: Critic, assessment: Assessment) -> str:
@@ -170,7 +170,7 @@ a call that the model cannot revise, such as a substitute or a requeued one, is 
 """
 
 
-def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
+def budget_stop(state: AgentState, now: datetime) -> Stop | None:
     """Return the limit that forbids one more model call, or None. `max_iterations` does not count for a review."""
     # `with_streaks` without names ends all streaks
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
@@ -241,7 +241,7 @@ def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, assess
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, assessment: Assessment) -> AgentState:
     """Add an answer that was not reviewed, or rejected for good, and end the run. The answer is not the output."""
     stop = critic_stop(critic, assessment)
-    return _with_unaccepted_answer(state, reply, stop[1]).with_control(stop=stop)
+    return _with_unaccepted_answer(state, reply, stop.detail).with_control(stop=stop)
 
 
 def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ...]) -> AgentState:
@@ -249,7 +249,7 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
     after = with_answer(state, reply)
     if not remarks or after.stop is None:
         return after
-    return after.with_control(stop=(after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS]))
+    return after.with_control(stop=Stop(after.stop.reason, "; ".join(remarks)[:MAX_DETAIL_CHARS]))
 
 
 def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, assessment: Assessment) -> Outcome:

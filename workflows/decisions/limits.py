@@ -42,20 +42,20 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     iterations, tokens, cost, model calls, tool calls, time. A limit is reached as soon as that much is spent.
     """
     if state.aborted is not None:
-        return "aborted", state.aborted
+        return Stop("aborted", state.aborted)
     for denial, times in state.denials.items():
         if times >= MAX_DENIALS_IN_A_ROW:
-            return "policy_denial", f"{denial}, {times} iterations in a row"
+            return Stop("policy_denial", f"{denial}, {times} iterations in a row")
     for call, times in state.invalid.items():
         if times >= MAX_DENIALS_IN_A_ROW:
-            return "error", f"the same invalid call again: {call}, {times} iterations in a row"
+            return Stop("error", f"the same invalid call again: {call}, {times} iterations in a row")
     for limit in sorted(LIMITS, key=lambda limit: limit.key == "timeout_s"):  # time last, the others in their order
         most, spent = getattr(config, limit.key), _SPENT[limit.key](state, now)
         is_reached = most is not None and spent >= most
         if limit.key == "max_tool_calls":  # the run goes on for a while, but further calls are not run
             is_reached = state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW
         if is_reached:
-            return limit.reason, limit.detail.format(used=spent, max=most, noun=limit.noun)
+            return Stop(limit.reason, limit.detail.format(used=spent, max=most, noun=limit.noun))
     return None
 
 
@@ -138,7 +138,7 @@ LIMIT_REASONS = frozenset(limit.reason for limit in LIMITS)
 
 def can_ask_for_budget(state: AgentState, stop: Stop) -> bool:
     """Return True if a person is asked for more budget instead of ending the run."""
-    return stop[0] in LIMIT_REASONS and state.config.on_exhausted == "ask" and state.aborted is None
+    return stop.reason in LIMIT_REASONS and state.config.on_exhausted == "ask" and state.aborted is None
 
 
 def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
@@ -154,7 +154,7 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
         question_id=f"budget-{state.iteration}-{state.budget_questions}",
         kind="budget",
         since=now,
-        text=f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run",
+        text=f"{stop.reason}: {stop.detail}. Raise it with extend_budget, or end the run",
         data={"limit": limit, "value": getattr(state.config, limit, None)},
         choices=("skip", "abort"),
     )
@@ -162,10 +162,9 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
 
 def _used_up_limit(stop: Stop) -> str:
     """Return the config key of the limit. Several limits end a run as `max_iterations`; the detail identifies them."""
-    reason, detail = stop
-    with_reason = [limit for limit in LIMITS if limit.reason == reason]
-    in_detail = [limit for limit in with_reason if detail.endswith(f" {limit.noun}")]
-    return next((limit.key for limit in (*in_detail, *with_reason)), reason)
+    with_reason = [limit for limit in LIMITS if limit.reason == stop.reason]
+    in_detail = [limit for limit in with_reason if stop.detail.endswith(f" {limit.noun}")]
+    return next((limit.key for limit in (*in_detail, *with_reason)), stop.reason)
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
@@ -185,7 +184,7 @@ def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
 
 def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
     """Return the state with raised limits. A limit that had been reached no longer ends the run."""
-    stop = None if state.stop and state.stop[0] in LIMIT_REASONS else state.stop
+    stop = None if state.stop and state.stop.reason in LIMIT_REASONS else state.stop
     return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
 
 

@@ -16,7 +16,7 @@ from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
 from orga.workflows.decisions.tool_calls.repeated_calls import answer_denial_name, with_streaks
 from orga.workflows.types.context import MessageRef
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply
@@ -185,7 +185,7 @@ def termination_text(state: AgentState) -> str:
 
 
 def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
-    return state.with_control(stop=(reason, detail))
+    return state.with_control(stop=Stop(reason, detail))
 
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:

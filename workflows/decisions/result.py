@@ -9,7 +9,7 @@ from orga.workflows.decisions.control.questions import open_question_text, pendi
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.review_stages import is_in_question
-from orga.workflows.types.control import Intervention, StopReason
+from orga.workflows.types.control import Intervention, Stop, StopReason
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import Record, parse_record
@@ -178,20 +178,24 @@ def with_all_keys(record: R) -> R:
     return type(record).model_validate(record.model_dump())
 
 
-def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> AgentResult:
+def agent_result(state: AgentState, stop: Stop, now: datetime) -> AgentResult:
     digest = full_digest(state.conversation)
     return with_all_keys(
         AgentResult(
             output=state.output,
             data=result_data(state),
             iterations=state.iteration,
-            termination=Termination(reason=stop[0], detail=stop[1]),
+            termination=_termination(stop),
             duration_s=round(state.clock.elapsed_seconds(now), 3),
             usage=state.usage,
             tool_calls=state.tool_calls,
             conversation_digest=f"sha256:{digest}" if digest else "",
         )
     )
+
+
+def _termination(stop: Stop) -> Termination:
+    return Termination(reason=stop.reason, detail=stop.detail)
 
 
 def result_data(state: AgentState) -> Any:
@@ -204,7 +208,6 @@ def result_data(state: AgentState) -> Any:
 
 
 def agent_status(state: AgentState, now: datetime) -> AgentStatus:
-    stop = state.stop
     return with_all_keys(
         AgentStatus(
             agent=state.input.agent,
@@ -223,7 +226,7 @@ def agent_status(state: AgentState, now: datetime) -> AgentStatus:
             dead_letters=list(state.dead_letters),
             children=list(state.children),
             unread_interventions=[_unread_guidance_data(item) for item in state.inbox],
-            termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
+            termination=_termination(state.stop) if state.stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
             knowledge=state.recollection if state.config.uses_knowledge else None,

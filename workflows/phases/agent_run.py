@@ -158,7 +158,7 @@ async def ask_for_budget(
         asked = await ask_people(run, question, is_moot=is_raised, may_continue_as_new=may_continue_as_new)
         declined = asked.resolution
         if declined is not None and declined.choice == "abort":
-            return "aborted", declined.reason or "aborted by the operator"
+            return Stop("aborted", declined.reason or "aborted by the operator")
         if declined is not None:
             return stop
     return None

@@ -149,7 +149,7 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
 async def _ask_for_call_budget(run: Run, gated: GatedReply) -> GatedReply:
     """Ask for a larger budget if there are more tool calls than it allows. Otherwise the excess calls are not run."""
     calls = gated.allowed.values()
-    limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
+    limit = Stop("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
 
     def exceeds() -> bool:
         return dispatch.exceeds_call_budget(run.state, calls)
@@ -158,8 +158,8 @@ async def _ask_for_call_budget(run: Run, gated: GatedReply) -> GatedReply:
         declined = await ask_for_budget(
             run, limit, is_raised=lambda: not exceeds(), may_continue_as_new=not gated.is_answered
         )
-        if declined is not None and declined[0] == "aborted":
-            run.change_state(with_abort, declined[1])
+        if declined is not None and declined.reason == "aborted":
+            run.change_state(with_abort, declined.detail)
     withdraw_question(run, "budget")
     run.change_state(dispatch.with_over_budget, exceeds())
     return gated

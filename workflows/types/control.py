@@ -22,8 +22,14 @@ StopReason = Literal[
     "error",
 ]
 
-Stop = tuple[StopReason, str]
-"""The reason why a run ends, and one line for people."""
+
+class Stop(NamedTuple):
+    """The end of a run. JSON has it as a list of two texts."""
+
+    reason: StopReason
+    detail: str = ""
+    """One line for people."""
+
 
 InterventionKind = Literal[
     "steer",

@@ -130,7 +130,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             run.change_state(with_run_over)
             await self._watches.stop()
             run.change_state(ErrandState.with_control, stop=stop)
-            visibility.show_end(run, stop[0])
+            visibility.show_end(run, stop.reason)
             await announce_end(run, stop)
             run.change_state(with_reopened_end)
             if run.state.stop is not None:
@@ -154,8 +154,8 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
                     raise ContinueAsNew
         except Interrupted:
             state = run.state
-            return state.stop or ("aborted", state.aborted or "")
-        return "completed", ""
+            return state.stop or Stop("aborted", state.aborted or "")
+        return Stop("completed")
 
     async def _outcome(self, errand: str) -> str:
         run = self._run

@@ -9,7 +9,7 @@ from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.sessions.session_input import SessionInput, SessionMessage, WhenBusy
 from tests.support.values.core import T0, at
 
-DONE: Stop = ("completed", "")
+DONE = Stop("completed")
 
 
 def a_session(**given: Any) -> SessionState:

@@ -11,7 +11,7 @@ from orga.client.cli.shown.text import age, time_left
 from orga.workflows.decisions.control.notifications import decision_commands
 from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.decisions.limits import budget_question
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import ToolCall
@@ -42,15 +42,15 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
 @pytest.mark.parametrize(
     ("stop", "options"),
     [
-        pytest.param(("max_iterations", "limit of 25 iterations"), "--max-iterations 50", id="iterations"),
-        pytest.param(("max_tokens", "1003 of 1000 tokens"), "--max-total-tokens 2000", id="tokens"),
-        pytest.param(("max_cost", "0.3000 of 0.25 USD"), "--max-cost-usd 0.5", id="money"),
-        pytest.param(("timeout", "limit of 300 s"), "--timeout-s 600", id="time"),
-        pytest.param(("max_iterations", "limit of 3 model calls"), "--max-model-calls 6", id="model calls"),
-        pytest.param(("max_iterations", "limit of 4 tool calls"), "--max-tool-calls 8", id="tool calls"),
+        pytest.param(Stop("max_iterations", "limit of 25 iterations"), "--max-iterations 50", id="iterations"),
+        pytest.param(Stop("max_tokens", "1003 of 1000 tokens"), "--max-total-tokens 2000", id="tokens"),
+        pytest.param(Stop("max_cost", "0.3000 of 0.25 USD"), "--max-cost-usd 0.5", id="money"),
+        pytest.param(Stop("timeout", "limit of 300 s"), "--timeout-s 600", id="time"),
+        pytest.param(Stop("max_iterations", "limit of 3 model calls"), "--max-model-calls 6", id="model calls"),
+        pytest.param(Stop("max_iterations", "limit of 4 tool calls"), "--max-tool-calls 8", id="tool calls"),
     ],
 )
-def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
+def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: Stop, options: str) -> None:
     limits = LoopConfig(max_total_tokens=1_000, max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
     wait = shown_question(budget_question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
     assert decision_commands("run", wait)[0] == f"orga extend run {options}"

@@ -107,10 +107,10 @@ def test_the_steps_of_one_round_fit_into_one_reply() -> None:
 
 def test_a_chain_ends_with_the_answer_of_its_last_step() -> None:
     state = after_round(pipeline_state(CHAIN), "found")
-    assert (state.pursuit.stage, pipeline_answer(state, ("completed", ""))) == ("execute", "")
+    assert (state.pursuit.stage, pipeline_answer(state, Stop("completed"))) == ("execute", "")
     state = after_round(state, "the answer")
     assert (state.pursuit.stage, state.pursuit.ending) == ("summarise", ("completed", ""))
-    assert pipeline_answer(state, ("completed", "")) == "the answer"
+    assert pipeline_answer(state, Stop("completed")) == "the answer"
     assert [note["action"] for note in noted_data(state, "DecisionMade")] == ["continue", "done"]
     assert goal_confidence(state) == 0
 
@@ -134,8 +134,8 @@ def test_a_failed_step_is_repeated_up_to_its_attempts(attempts: int, outcome: An
         assert state.setup.pipeline is not None
         state = with_next_move(state)
     assert state.pursuit.ending is not None
-    assert state.pursuit.ending[0] == "stuck"
-    assert state.pursuit.ending[1].startswith("step-1 failed: ")
+    assert state.pursuit.ending.reason == "stuck"
+    assert state.pursuit.ending.detail.startswith("step-1 failed: ")
     assert pipeline_answer(state, state.pursuit.ending) == ""
 
 
@@ -181,9 +181,9 @@ def test_a_director_gets_feedback_and_its_draft_and_the_best_draft_is_the_answer
     state = after_round(after_round(state, "draft B"), verdict(0.9))
     state = after_round(after_round(state, "draft C"), verdict(0.5))
     assert state.pursuit.ending == ("completed", "")
-    assert pipeline_answer(state, ("completed", "")) == "draft B"
+    assert pipeline_answer(state, Stop("completed")) == "draft B"
     assert (goal_confidence(state), [step.score for step in state.pursuit.steps][::2]) == (0.9, [0.4, 0.9, 0.5])
-    result = goal_result(state, ("completed", ""), T0)
+    result = goal_result(state, Stop("completed"), T0)
     assert [(step.id, step.score, step.status) for step in result.steps][2] == ("draft-2", 0.9, "done")
 
 
@@ -191,14 +191,14 @@ def test_drafts_that_do_not_improve_end_the_goal_with_the_best_one() -> None:
     state = pipeline_state({**ESSAY, "adaptive_break": True, "max_rounds": 7})
     for text, score in [("draft A", 0.5), ("draft B", 0.5)]:
         state = after_round(after_round(state, text), verdict(score))
-    ending: Stop = ("stuck", "the drafts no longer improve: 0.5 after 0.5")
+    ending: Stop = Stop("stuck", "the drafts no longer improve: 0.5 after 0.5")
     assert state.pursuit.ending == ending
     answer = pipeline_answer(state, ending)
     assert answer.startswith(
         "The goal ended early: stuck (the drafts no longer improve: 0.5 after 0.5). Confidence 0.50."
     )
     assert answer.endswith("The best draft, draft-2:\n\ndraft B")
-    assert best_effort_answer(state, ("aborted", "enough")).endswith("draft B")
+    assert best_effort_answer(state, Stop("aborted", "enough")).endswith("draft B")
 
 
 def test_an_invalid_critique_is_repeated_up_to_three_attempts() -> None:
@@ -212,8 +212,8 @@ def test_an_invalid_critique_is_repeated_up_to_three_attempts() -> None:
         )
     failed = after_round(state, "fine!")
     assert failed.pursuit.ending is not None
-    assert failed.pursuit.ending[0] == "stuck"
-    assert "critique-1 failed: [Reply not usable]" in failed.pursuit.ending[1]
+    assert failed.pursuit.ending.reason == "stuck"
+    assert "critique-1 failed: [Reply not usable]" in failed.pursuit.ending.detail
     assert after_round(state, verdict(0.9)).pursuit.ending == ("completed", "")
 
 
@@ -222,9 +222,9 @@ def test_guidance_reaches_each_later_step_and_after_the_last_one_the_model() -> 
     assert "From the operator:\nmind the gap" in task_of(state, "step-1")
     state = after_round(after_round(state, "found"), "the answer")
     assert "mind the gap" in task_of(state, "step-2")
-    assert pipeline_answer(state, ("completed", "")) == "the answer"
+    assert pipeline_answer(state, Stop("completed")) == "the answer"
     late = with_guidance_seen(state)
-    assert (late.pursuit.stage, pipeline_answer(late, ("completed", ""))) == ("decide", "")
+    assert (late.pursuit.stage, pipeline_answer(late, Stop("completed"))) == ("decide", "")
 
 
 def test_the_latest_guidance_is_kept_if_there_is_too_much() -> None:

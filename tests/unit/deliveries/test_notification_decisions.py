@@ -25,7 +25,7 @@ from orga.workflows.decisions.control.notifications import (
 )
 from orga.workflows.decisions.control.questions import with_question, with_resolution, without_question
 from orga.workflows.decisions.tool_calls import call_questions
-from orga.workflows.types.control import Intervention
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.past import ForkedFrom
@@ -148,7 +148,7 @@ def test_commands_cover_only_the_shown_calls() -> None:
 
 def test_a_reached_limit_is_named() -> None:
     state = telling()
-    question = limits.budget_question(state, ("max_tokens", "5 of 4 tokens"), T0)
+    question = limits.budget_question(state, Stop("max_tokens", "5 of 4 tokens"), T0)
     message = notification(state, question)
     assert message.limit == "max_total_tokens"
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"
@@ -190,19 +190,19 @@ def test_the_end_of_a_run_is_notified_if_configured_and_not_delegated(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"stop": ("completed", "")}, None, id="continues after its answer"),
-        pytest.param({"stop": ("timeout", "limit of 5 s")}, "timeout", id="ends at its limit"),
-        pytest.param({"stop": ("completed", ""), "aborted": "enough"}, "completed", id="ends if it is aborted"),
-        pytest.param({"stop": ("completed", ""), "inbox": ()}, "completed", id="ends without guidance"),
+        pytest.param({"stop": Stop("completed")}, None, id="continues after its answer"),
+        pytest.param({"stop": Stop("timeout", "limit of 5 s")}, "timeout", id="ends at its limit"),
+        pytest.param({"stop": Stop("completed"), "aborted": "enough"}, "completed", id="ends if it is aborted"),
+        pytest.param({"stop": Stop("completed"), "inbox": ()}, "completed", id="ends without guidance"),
     ],
 )
 def test_guidance_during_the_end_notification_can_reopen_the_run(fields: dict[str, Any], expected: str | None) -> None:
     stop = with_reopened_end(telling(**{"inbox": (Intervention(kind="steer", text="wait"),), **fields})).stop
-    assert (stop and stop[0]) == expected
+    assert (stop and stop.reason) == expected
 
 
 def test_the_end_of_a_rewound_run_is_a_new_message() -> None:
-    ends = [end_notification(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
+    ends = [end_notification(telling(), Stop("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
     assert len({end.message_id for end in ends}) == 2
     assert (ends[0].reason, ends[0].detail, ends[0].event) == ("timeout", "limit of 5 s", "ended")
 

@@ -75,4 +75,4 @@ def test_exceeding_the_budget_twice_in_a_row_ends_the_run(wanted_more: list[bool
     for is_over in wanted_more:
         state = with_over_budget(state, is_over)
     stop = stop_reason(state, state.config, T0)
-    assert (stop and stop[0]) == expected
+    assert (stop and stop.reason) == expected

@@ -9,7 +9,7 @@ from orga.workflows.types.goals.pursuit import PlanStep
 from tests.support.values.core import T0
 from tests.support.values.goals import a_goal, a_plan_step
 
-TIMEOUT = ("timeout", "900 s")
+TIMEOUT = Stop("timeout", "900 s")
 
 
 def test_findings_are_listed_with_sources_and_scores_and_open_steps_with_their_cause() -> None:
@@ -44,17 +44,23 @@ def test_a_goal_without_findings_explains_why() -> None:
     ("steps", "output", "stop", "brought"),
     [
         pytest.param(
-            (), "", ("aborted", "not now"), "The goal ended early: aborted (not now). Nothing was done.", id="at once"
+            (),
+            "",
+            Stop("aborted", "not now"),
+            "The goal ended early: aborted (not now). Nothing was done.",
+            id="at once",
         ),
         pytest.param(
             (a_plan_step("a", "failed"),),
             "",
-            ("stuck", ""),
+            Stop("stuck"),
             "The goal ended early: stuck. Nothing was done.",
             id="nothing was allowed",
         ),
-        pytest.param((a_plan_step("a", "failed"),), "because", ("stuck", ""), "because", id="the model explains why"),
-        pytest.param((a_plan_step("a", "done"),), "", ("timeout", ""), "", id="findings that were not allowed"),
+        pytest.param(
+            (a_plan_step("a", "failed"),), "because", Stop("stuck"), "because", id="the model explains why"
+        ),
+        pytest.param((a_plan_step("a", "done"),), "", Stop("timeout", ""), "", id="findings that were not allowed"),
     ],
 )
 def test_a_goal_without_an_answer_has_this_output(

@@ -18,6 +18,7 @@ from orga.workflows.decisions.goals.pursue import (
     with_round,
     with_round_outcomes,
 )
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import (
     MAX_GOAL_CHARS,
     MAX_ID_CHARS,
@@ -86,13 +87,13 @@ def check_shown(state: GoalState) -> None:
     assert all(0 < len(text) < 20_000 for text in asked)
     shown = [
         goal_status(state, at(1)),
-        goal_result(state, ("stuck", ""), at(1)),
+        goal_result(state, Stop("stuck", ""), at(1)),
         goal_details(state),
         *state.notes,
         *asked,
     ]
     assert to_json(shown)
-    assert "a: g" in best_effort_answer(state, ("stuck", "")) or not steps_to_evaluate(state.pursuit)
+    assert "a: g" in best_effort_answer(state, Stop("stuck", "")) or not steps_to_evaluate(state.pursuit)
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -11,7 +11,7 @@ from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.plans import due_step_calls
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_round
 from orga.workflows.decisions.goals.review import is_for_policy, plan_question, with_plan_to_review
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, GoalState
 from orga.workflows.types.json_text import MAX_DEPTH
 from orga.workflows.types.messages import ToolCall
@@ -118,7 +118,7 @@ def test_an_override_of_a_held_plan_asks_people_again() -> None:
 
 @pytest.mark.parametrize(("reason", "is_taken"), [("completed", True), ("stuck", True), ("max_iterations", False)])
 def test_an_override_is_too_late_only_if_a_limit_ends_the_goal(reason: StopReason, is_taken: bool) -> None:
-    ending = of_scouts().with_pursuit(stage="summarise", ending=(reason, ""), errors=3)
+    ending = of_scouts().with_pursuit(stage="summarise", ending=Stop(reason, ""), errors=3)
     if not is_taken:
         with pytest.raises(ValueError, match=r"the goal is ending .max_iterations.; raise its limit first, or fork it"):
             with_override(ending, {"skill": "read", "input": {}})

@@ -9,7 +9,7 @@ from orga.workflows.decisions.control.interventions import with_abort, with_guid
 from orga.workflows.decisions.conversation import full_digest, message_size
 from orga.workflows.decisions.fork import fork_state, with_past
 from orga.workflows.types.context import messages_digest
-from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.control import Clock, Intervention, Stop
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message
@@ -135,7 +135,7 @@ def test_pending_questions_pauses_and_delegates_are_not_taken_over() -> None:
             is_standing=True,
             paused=True,
             aborted="enough",
-            stop=("aborted", "enough"),
+            stop=Stop("aborted", "enough"),
             children=(Child(workflow_id="c", agent="a", task="t"),),
             breakers={"look": Breaker(state="open", opened_at=T0)},
             doing="acting",

@@ -9,7 +9,7 @@ from orga.workflows.decisions.conversation import reference_and_seen
 from orga.workflows.decisions.journal.entries import SESSION_SIGNALS, first_break, intervention_events
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import agent_result
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.record import Record
@@ -57,7 +57,7 @@ def called(*names: str) -> Reply:
 
 
 def completed(reason: StopReason = "completed", detail: str = "") -> Happening:
-    return happened("workflow_completed", value=agent_result(a_state(), (reason, detail), at(9)))
+    return happened("workflow_completed", value=agent_result(a_state(), Stop(reason, detail), at(9)))
 
 
 def journal(*happenings: Happening | list[Happening]) -> list[JournalEntry]:

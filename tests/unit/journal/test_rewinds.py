@@ -14,7 +14,7 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind_guidance,
 )
 from orga.workflows.decisions.control.interventions import with_rewind as taken_in
-from orga.workflows.types.control import Intervention, Rewind
+from orga.workflows.types.control import Intervention, Rewind, Stop
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import a_state, at
 from tests.support.values.strategies import LAW, json_values
@@ -76,7 +76,7 @@ def test_a_second_rewind_counts_only_its_own_time() -> None:
 
 def test_a_redelivered_ending_is_undone_and_new_guidance_comes_last() -> None:
     state = with_abort(a_state(inbox=(Intervention(kind="steer", text="kept"),)), "enough")
-    state = with_rewind(state.model_copy(update={"stop": ("error", "x")}), rewind(0, steer="anew"), at(9))
+    state = with_rewind(state.model_copy(update={"stop": Stop("error", "x")}), rewind(0, steer="anew"), at(9))
     assert (state.aborted, state.stop) == (None, None)
     assert [item.text for item in state.inbox] == ["kept", "anew"]
 
@@ -105,5 +105,5 @@ def test_a_time_without_a_zone_is_an_invalid_rewind() -> None:
 
 
 def test_a_run_rewound_from_its_end_accepts_decisions_again() -> None:
-    state = with_rewind(a_state(stop=("completed", ""), is_over=True), rewind(7), at(9))
+    state = with_rewind(a_state(stop=Stop("completed"), is_over=True), rewind(7), at(9))
     assert (state.stop, state.is_over, state.phase) == (None, False, "preparing")

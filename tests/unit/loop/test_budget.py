@@ -13,7 +13,7 @@ from orga.workflows.decisions.limits import (
     with_extension,
 )
 from orga.workflows.decisions.tool_calls.delegation import delegate_ceiling
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.limits import LIMITS, Limit
 from tests.support.values.core import T0, a_setup, a_state
@@ -29,13 +29,13 @@ ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, 
     ],
 )
 def test_only_a_reached_limit_is_asked_about(reason: StopReason, expected: bool) -> None:
-    assert can_ask_for_budget(a_state(setup=a_setup(config=ASKS)), (reason, "")) is expected
-    assert not can_ask_for_budget(a_state(), (reason, ""))
-    assert not can_ask_for_budget(a_state(setup=a_setup(config=ASKS), aborted="enough"), (reason, ""))
+    assert can_ask_for_budget(a_state(setup=a_setup(config=ASKS)), Stop(reason, "")) is expected
+    assert not can_ask_for_budget(a_state(), Stop(reason, ""))
+    assert not can_ask_for_budget(a_state(setup=a_setup(config=ASKS), aborted="enough"), Stop(reason, ""))
 
 
 def test_raised_limits_win_over_the_config_and_clear_the_ending() -> None:
-    state = a_state(setup=a_setup(config=ASKS), stop=("timeout", "limit of 60 s"))
+    state = a_state(setup=a_setup(config=ASKS), stop=Stop("timeout", "limit of 60 s"))
     state = with_extension(state, parsed_extension(state, {"timeout_s": 90, "max_iterations": 6}))
     assert (state.config.timeout_s, state.config.max_iterations, state.config.max_total_tokens) == (90, 6, 1_000)
     assert state.stop is None
@@ -54,7 +54,7 @@ def test_every_limit_can_be_set_raised_reported_and_passed_on(limit: Limit) -> N
 
 
 def test_an_extension_does_not_clear_another_ending() -> None:
-    state = a_state(setup=a_setup(config=ASKS), stop=("completed", ""))
+    state = a_state(setup=a_setup(config=ASKS), stop=Stop("completed"))
     assert with_extension(state, {"max_iterations": 6}).stop == ("completed", "")
 
 
@@ -85,7 +85,7 @@ def test_an_extension_that_raises_nothing_is_refused(given: Any, says: str) -> N
 
 def test_a_limit_reached_again_is_a_new_question() -> None:
     state = a_state(setup=a_setup(config=ASKS), iteration=5)
-    first = budget_question(state, ("max_iterations", "limit of 5 iterations"), T0)
+    first = budget_question(state, Stop("max_iterations", "limit of 5 iterations"), T0)
     later = with_extension(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
-    assert first.question_id != budget_question(later, ("max_iterations", "limit of 6 iterations"), T0).question_id
+    assert first.question_id != budget_question(later, Stop("max_iterations", "limit of 6 iterations"), T0).question_id
     assert first.text == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"

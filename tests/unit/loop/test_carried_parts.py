@@ -35,7 +35,7 @@ from orga.workflows.decisions.fork import fork_state, with_past
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.types.context import messages_digest
-from orga.workflows.types.control import Intervention
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import text_part
@@ -254,10 +254,14 @@ def test_a_goal_whose_plan_exceeds_a_payload_ends_with_an_error(memory_bytes: in
     goal = a_goal(memory="m" * memory_bytes)
     assert can_continue_as_new(goal) is fits
     stop = with_end_if_outgrown(goal).stop
-    assert stop is None if fits else stop is not None and stop[0] == "error" and "cannot continue as new" in stop[1]
+    assert (
+        stop is None
+        if fits
+        else stop is not None and stop.reason == "error" and "cannot continue as new" in stop.detail
+    )
 
 
-@pytest.mark.parametrize("fields", [{"aborted": "why"}, {"stop": ("completed", "")}])
+@pytest.mark.parametrize("fields", [{"aborted": "why"}, {"stop": Stop("completed")}])
 def test_a_decided_ending_is_kept(fields: dict[str, Any]) -> None:
     state = a_too_large_state().model_copy(update=fields)
     assert state.setup is not None
@@ -294,7 +298,7 @@ def test_a_denial_streak_that_was_cut_still_ends_the_run() -> None:
     after = check(state)
     ending = stop_reason(after.model_copy(update={"aborted": None}), after.config, at(1))
     assert ending is not None
-    assert ending[0] == "policy_denial"
+    assert ending.reason == "policy_denial"
 
 
 def test_too_many_parts_and_impossible_counts_are_not_carried() -> None:

@@ -16,7 +16,7 @@ from orga.workflows.decisions.tool_calls.delegation import (
     delegation_problem,
     with_delegate_usage,
 )
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.models.usage import UsageTotals
@@ -252,5 +252,5 @@ def test_a_lineage_set_by_a_starter_is_refused(parent: str, lineage: dict[str, A
 
 def test_a_delegate_gets_the_reason_of_its_abort() -> None:
     assert delegation.delegate_abort_reason(a_state(aborted="too slow")) == "the run that delegated is ending: too slow"
-    stopped = a_state(stop=("timeout", "limit of 3 s"))
+    stopped = a_state(stop=Stop("timeout", "limit of 3 s"))
     assert delegation.delegate_abort_reason(stopped) == "the run that delegated is ending: timeout: limit of 3 s"

@@ -16,7 +16,7 @@ from orga.workflows.decisions.result import agent_result, agent_status
 from orga.workflows.decisions.tool_calls import dispatch
 from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls, with_resolved_repeated_call
 from orga.workflows.types.context import HashedMessages, messages_digest
-from orga.workflows.types.control import Intervention
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
@@ -208,7 +208,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         assert type(shown).model_validate_json(shown.model_dump_json()) == shown
         left = shown.budgets
         assert min(left.iterations, left.tokens, left.time_s, left.tool_calls or 0) >= 0
-        assert agent_result(self.state, ("error", "now"), self.now).tool_calls == self.counts
+        assert agent_result(self.state, Stop("error", "now"), self.now).tool_calls == self.counts
 
 
 def _verdict(fate: OutcomeStatus) -> Verdict:

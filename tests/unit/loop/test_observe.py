@@ -187,8 +187,8 @@ def test_the_third_repair_ends_the_run(reply: Reply, reason: str, detail: str) -
         states.append(with_repair(states[-1], classify_reply(reply)))
     assert [state.stop is None for state in states] == [True, True, True, False]
     assert states[3].stop is not None
-    assert states[3].stop[0] == reason
-    assert states[3].stop[1].startswith(detail)
+    assert states[3].stop.reason == reason
+    assert states[3].stop.detail.startswith(detail)
     assert all(len(b.conversation.messages) > len(a.conversation.messages) for a, b in pairwise(states))
     assert states[3].output == ("aaa" if reason == "completed" else "")
 

@@ -10,7 +10,7 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.result import agent_result, agent_status, shown_conversation
 from orga.workflows.types.context import messages_digest
-from orga.workflows.types.control import Intervention, StopReason
+from orga.workflows.types.control import Intervention, Stop, StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
@@ -24,7 +24,7 @@ def as_sent(record: Record) -> dict[str, object]:
 
 
 def test_the_result_has_every_key_of_the_contract() -> None:
-    assert as_sent(agent_result(a_state(), ("completed", ""), T0)) == {
+    assert as_sent(agent_result(a_state(), Stop("completed"), T0)) == {
         "output": "",
         "data": None,
         "iterations": 0,
@@ -46,7 +46,7 @@ def test_the_result_has_every_key_of_the_contract() -> None:
 def test_the_result_contains_output_usage_and_counts() -> None:
     state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply.of("42"))
     state = state.model_copy(update={"tool_calls": ToolCallCounts(proposed=2, run=1, denied=1)})
-    found = agent_result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
+    found = agent_result(with_pause(state, at(1.23456)), Stop("max_tokens", "9 of 9 tokens"), at(500))
     assert (found.output, found.iterations, found.duration_s) == ("42", 3, 1.235)
     assert (found.termination.reason, found.termination.detail) == ("max_tokens", "9 of 9 tokens")
     assert (found.usage.total_tokens, found.tool_calls.denied) == (9, 1)
@@ -57,11 +57,11 @@ def test_the_result_contains_output_usage_and_counts() -> None:
     "reason", [pytest.param(reason, id=f"{reason} is a result") for reason in get_args(StopReason)]
 )
 def test_every_reason_of_the_contract_is_a_result(reason: StopReason) -> None:
-    assert agent_result(a_state(), (reason, "why"), T0).termination.reason == reason
+    assert agent_result(a_state(), Stop(reason, "why"), T0).termination.reason == reason
 
 
 def test_a_run_without_messages_has_no_digest() -> None:
-    assert agent_result(a_state(conversation=Conversation()), ("error", ""), T0).conversation_digest == ""
+    assert agent_result(a_state(conversation=Conversation()), Stop("error", ""), T0).conversation_digest == ""
 
 
 def test_a_new_run_has_every_key_of_the_status() -> None:
@@ -88,7 +88,7 @@ def test_the_status_shows_a_paused_run_and_its_unread_interventions_in_order() -
 
 
 def test_the_status_of_an_ended_run_shows_its_ending() -> None:
-    found = agent_status(a_state(stop=("aborted", "enough")), T0).termination
+    found = agent_status(a_state(stop=Stop("aborted", "enough")), T0).termination
     assert found is not None
     assert (found.reason, found.detail) == ("aborted", "enough")
 

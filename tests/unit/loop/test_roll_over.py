@@ -10,6 +10,7 @@ from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, can_continue_as_new, continue_as_new_state
 from orga.workflows.decisions.control.interventions import should_continue_as_new, with_pause
 from orga.workflows.decisions.conversation import full_digest, reference_and_seen
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
@@ -41,7 +42,7 @@ def test_continue_as_new_is_due_at_these_limits(
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"stop": ("completed", "")}, id="the ending is decided"),
+        pytest.param({"stop": Stop("completed")}, id="the ending is decided"),
         pytest.param({"aborted": "stop it"}, id="the run was aborted"),
         pytest.param({"children": (Child(workflow_id="c", agent="a", task="t"),)}, id="a delegate has not ended"),
         pytest.param({"partial": "x" * MAX_CARRIED_BYTES}, id="a continued answer is too long to be carried"),

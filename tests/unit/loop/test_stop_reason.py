@@ -19,7 +19,7 @@ DENIED_3 = {"rm: no": 3}
 
 def reason_of(state: AgentState, seconds: float = 0.0, config: LoopConfig = CONFIG) -> str | None:
     stop = stop_reason(state, config, at(seconds))
-    return None if stop is None else stop[0]
+    return None if stop is None else stop.reason
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_first_reached_limit_ends_the_run(fields: dict[str, Any], seconds: f
 def test_the_detail_names_the_limit(fields: dict[str, Any], seconds: float, detail: str) -> None:
     stop = stop_reason(a_state(**fields), CONFIG, at(seconds))
     assert stop is not None
-    assert stop[1] == detail
+    assert stop.detail == detail
 
 
 def test_without_a_cost_limit_no_price_ends_the_run() -> None:

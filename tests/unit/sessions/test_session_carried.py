@@ -17,6 +17,7 @@ from orga.workflows.decisions.sessions.turns import (
     with_bounded_results,
     with_turn_ended,
 )
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, ToolCall, range_indexes
 from orga.workflows.types.record import InvalidInput
@@ -30,7 +31,7 @@ def largest() -> SessionState:
     state = a_session()
     for number in range(MAX_RESULTS + 5):
         state = session_in_turn(state, f"m{number}").with_task(output='"' * 590_000)
-        state = with_turn_ended(state, ("error", "\x00" * 5_000), at(number))
+        state = with_turn_ended(state, Stop("error", "\x00" * 5_000), at(number))
     for number in range(MAX_QUEUED_MESSAGES):
         state = with_sent_message(state, says("q" * 2_900, message_id=f"{number}".ljust(100, "x")))
     for number in range(100):

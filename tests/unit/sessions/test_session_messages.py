@@ -48,9 +48,9 @@ def test_a_message_during_a_turn_is_handled_by_its_mode(
     ("stop", "queued", "turn", "waits"),
     [
         pytest.param(DONE, (), 1, (), id="it reopens an answered turn"),
-        pytest.param(("aborted", "cut"), (), 2, (2,), id="an interrupted turn cannot read it, so it gets its own"),
-        pytest.param(("error", ""), (), 2, (2,), id="a failed turn cannot read it"),
-        pytest.param(("aborted", "cut"), ("next",), 2, (2,), id="the next turn reads it"),
+        pytest.param(Stop("aborted", "cut"), (), 2, (2,), id="an interrupted turn cannot read it, so it gets its own"),
+        pytest.param(Stop("error", ""), (), 2, (2,), id="a failed turn cannot read it"),
+        pytest.param(Stop("aborted", "cut"), ("next",), 2, (2,), id="the next turn reads it"),
     ],
 )
 def test_guidance_goes_to_a_turn_that_can_read_it(

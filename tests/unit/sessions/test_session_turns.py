@@ -27,6 +27,7 @@ from orga.workflows.decisions.sessions.turns import (
     with_idle_clock,
     with_turn_ended,
 )
+from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
@@ -160,7 +161,7 @@ def test_an_invalid_interrupt_is_refused() -> None:
 def test_a_turn_that_waits_at_a_limit_can_be_interrupted() -> None:
     """Otherwise it could wait for days, and the interrupting message would wait after it."""
     asks = a_session(config=LoopConfig(on_exhausted="ask"))
-    at_limit = session_in_turn(asks).with_control(stop=("timeout", "the time is up"))
+    at_limit = session_in_turn(asks).with_control(stop=Stop("timeout", "the time is up"))
     check_interrupt(at_limit)
     after = with_sent_message(at_limit, says("never mind", "interrupt"))
     assert (after.stop, after.session.is_cut) == (("aborted", "interrupted by a message"), True)

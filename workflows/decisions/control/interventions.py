@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.types.control import MAX_SENDER_CHARS, Control, Intervention, InterventionKind, Rewind
+from orga.workflows.types.control import MAX_SENDER_CHARS, Control, Intervention, InterventionKind, Rewind, Stop
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import clean_text, clip, delimited_text, one_line
 
@@ -239,7 +239,7 @@ def with_run_over(state: S) -> S:
 
 def with_reopened_end(state: S) -> S:
     """Return the state that continues if guidance arrived after the answer, while the end was being notified."""
-    is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
+    is_answered = state.stop is not None and state.stop.reason == "completed" and state.aborted is None
     return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state
 
 
@@ -248,7 +248,7 @@ def remaining_s(state: Control, now: datetime) -> float:
 
 
 def out_of_time(state: S) -> S:
-    return state.with_control(stop=("timeout", f"limit of {state.timeout_s:g} s"))
+    return state.with_control(stop=Stop("timeout", f"limit of {state.timeout_s:g} s"))
 
 
 def should_continue_as_new(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
@@ -271,7 +271,7 @@ def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
     has_waited = state.work_elsewhere_text or state.questions or state.paused
     why = state.not_continued_reason if has_waited else "its state was too large to be carried on"
     detail = f"the history is full ({events} events, {history_bytes} bytes), and the run could not continue as new"
-    return state.with_control(stop=("error", f"{detail}, since {why}"))
+    return state.with_control(stop=Stop("error", f"{detail}, since {why}"))
 
 
 def parse_rewind(raw: object) -> Rewind | None:

@@ -134,8 +134,8 @@ def end_notification(state: Control, stop: Stop, run_id: str, execution: str) ->
         state,
         message_id=_message_id(state.origin, "ended", execution, str(state.iteration)),
         event="ended",
-        reason=stop[0],
-        detail=_line(stop[1]),
+        reason=stop.reason,
+        detail=_line(stop.detail),
         commands=(f"orga status {quote(run_id)}",) if can_be_typed(run_id) else (),
     )
 

@@ -64,10 +64,10 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkIn
     if ending is None:
         is_approved = goal.config.plan_review in {"never", state.goal_config.plan_review}
         return past if is_approved or not past.pursuit.open_steps else with_plan_to_review(past)
-    if ending[0] == "completed" and fork_input.task is None:
+    if ending.reason == "completed" and fork_input.task is None:
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
-    is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # after `stuck`, no rule may continue by itself
+    is_guided = past.pursuit.is_guided or ending.reason == "stuck"  # after `stuck`, no rule may continue by itself
     return with_end_withdrawn(past.with_pursuit(confidence=None, is_guided=is_guided))
 
 

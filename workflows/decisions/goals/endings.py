@@ -45,7 +45,7 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
         return stop
     most = config.max_model_calls
     if most is not None and state.usage.model_calls >= most - 1:
-        return "max_iterations", f"limit of {most} model calls"
+        return Stop("max_iterations", f"limit of {most} model calls")
     return None
 
 
@@ -57,10 +57,10 @@ def can_be_summarised(state: GoalState, now: datetime) -> bool:
 def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
     """Return the state that continues if people have raised the limit that would end it."""
     ending = state.pursuit.ending
-    is_answered = state.stop is None or state.stop[0] == "completed"
+    is_answered = state.stop is None or state.stop.reason == "completed"
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
-    if ending is None or ending[0] not in LIMIT_REASONS or not is_answered or not is_raised:
+    if ending is None or ending.reason not in LIMIT_REASONS or not is_answered or not is_raised:
         return state
     return with_end_withdrawn(after)
 
@@ -83,8 +83,8 @@ def empty_result_text(ending: Stop) -> str:
 
 
 def _early_end_text(ending: Stop) -> str:
-    reason, detail = ending
-    return f"The goal ended early: {reason}{f' ({one_line(detail, 200)})' if detail else ''}"
+    detail = f" ({one_line(ending.detail, 200)})" if ending.detail else ""
+    return f"The goal ended early: {ending.reason}{detail}"
 
 
 def _finding_text(state: GoalState, step: PlanStep) -> str:
@@ -149,7 +149,7 @@ def shown_step(step: PlanStep) -> ShownStep:
 
 def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
     steps = state.pursuit.steps
-    is_in_vain = stop[0] != "completed" and all(step.state != "done" for step in steps)
+    is_in_vain = stop.reason != "completed" and all(step.state != "done" for step in steps)
     if is_in_vain and not state.output:  # a longer text was denied, or could not be judged
         state = state.with_task(output=empty_result_text(stop))
     sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))

@@ -38,8 +38,9 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     setup, pursuit = state.setup, state.pursuit
     if setup is None:
         raise ValueError("override_step: the goal is being prepared; send it again in a moment")
-    if pursuit.ending is not None and pursuit.ending[0] not in UNFINISHED_STOPS:
-        raise ValueError(f"override_step: the goal is ending ({pursuit.ending[0]}); raise its limit first, or fork it")
+    ending = pursuit.ending
+    if ending is not None and ending.reason not in UNFINISHED_STOPS:
+        raise ValueError(f"override_step: the goal is ending ({ending.reason}); raise its limit first, or fork it")
     skill, given = _parse_override(raw, setup)
     most = state.goal_config.max_plan_steps
     if len(pursuit.open_steps_of_people) >= most:

@@ -349,14 +349,14 @@ def with_next_move(state: GoalState) -> GoalState:
     reason = {"reason": why} if why else {}
     state = state.with_note("DecisionMade", action=move.action, by="rule", **reason)
     if move.action == "done":
-        return with_ending(state, ("completed", ""))
+        return with_ending(state, Stop("completed"))
     if move.action == "stuck":
-        return with_ending(state, ("stuck", move.why))
+        return with_ending(state, Stop("stuck", move.why))
     if move.steps is not None:
         state = state.with_pursuit(steps=move.steps)
         state = state.with_note("PlanAdjusted", by="pipeline", steps=steps_data(state.pursuit.open_steps))
     if not ready_steps(state.pursuit.steps, 1):
-        return with_ending(state, ("stuck", "no step of the pipeline can be done"))
+        return with_ending(state, Stop("stuck", "no step of the pipeline can be done"))
     return state.with_pursuit(stage="execute")
 
 
@@ -577,7 +577,7 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
 
 
 def _last_step_answer(state: GoalState, ending: Stop) -> str:
-    last = _own_pipeline_steps(state)[-1:] if ending[0] == "completed" else ()
+    last = _own_pipeline_steps(state)[-1:] if ending.reason == "completed" else ()
     outputs = state.pursuit.course.outputs if state.pursuit.course else {}
     return "".join(outputs.get(step.id, "") for step in last)
 
@@ -589,9 +589,9 @@ def best_draft_answer(state: GoalState, ending: Stop) -> str:
         return ""
     draft = f"draft-{best_draft_number(course.scores)}"
     text = course.outputs.get(draft, "")
-    if ending[0] == "completed" or not text:
+    if ending.reason == "completed" or not text:
         return text
-    why = f"{ending[0]}{f' ({one_line(ending[1], WHY_CHARS)})' if ending[1] else ''}"
+    why = f"{ending.reason}{f' ({one_line(ending.detail, WHY_CHARS)})' if ending.detail else ''}"
     return f"The goal ended early: {why}. Confidence {goal_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
 
 

@@ -184,7 +184,7 @@ def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
 def with_ending_if_stuck(state: GoalState, problem: str = "") -> GoalState:
     """End the goal if it makes no progress. `problem` is what was wrong with the last reply."""
     why = stuck_reason(state.pursuit, state.goal_config, one_line(problem, MAX_PROBLEM_CHARS))
-    return with_ending(state, ("stuck", why)) if why else state
+    return with_ending(state, Stop("stuck", why)) if why else state
 
 
 def with_ending(state: GoalState, ending: Stop) -> GoalState:

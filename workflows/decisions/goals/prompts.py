@@ -194,12 +194,12 @@ def summary_prompt(state: GoalState) -> str:
 
 def _ending_text(state: GoalState) -> str:
     """Return the reason why a goal ends early, or ""."""
-    reason, detail = state.pursuit.ending or ("completed", "")
-    if reason == "completed":
+    ending = state.pursuit.ending
+    if ending is None or ending.reason == "completed":
         return ""
-    if state.pipeline and reason == "stuck":
-        return reason  # the detail is for people and holds texts of failures
-    return f"{reason} ({detail})" if detail else reason
+    if state.pipeline and ending.reason == "stuck":
+        return ending.reason  # the detail is for people and holds texts of failures
+    return f"{ending.reason} ({ending.detail})" if ending.detail else ending.reason
 
 
 def _goal_prompt(state: GoalState, prompt: GoalPromptName, **values: str | int) -> str:

@@ -35,6 +35,7 @@ from orga.workflows.decisions.goals.replies import (
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.decisions.limits import with_thinking_cut
 from orga.workflows.types.context import MessageRef
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation, call_source
 from orga.workflows.types.goals.pursuit import (
     MAX_KEPT_STEPS,
@@ -83,7 +84,7 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
         answer = reply_object(reply, "goal_plan")
         refusal = "" if steps_in_reply(answer) else bounded_line(answer.get("error"), 300)
         if refusal and not state.pursuit.open_steps_of_people:
-            return with_ending(state, ("stuck", f"no plan reaches the goal: {refusal}"))
+            return with_ending(state, Stop("stuck", f"no plan reaches the goal: {refusal}"))
         after = without_plan(state) if refusal else _with_reply_plan(state, steps_in_reply(answer), reply, setup)
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
@@ -226,7 +227,7 @@ def with_decision_by_rules(state: GoalState) -> GoalState | None:
     if action == "stuck":
         state = with_ending_if_stuck(state)
     elif action == "done":
-        state = with_ending(state, ("completed", ""))
+        state = with_ending(state, Stop("completed"))
     else:
         state = state.with_pursuit(stage="execute", adjusted=0)
     return state.with_note("DecisionMade", action=action, by="operator" if is_due else "rule")
@@ -265,9 +266,9 @@ def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, set
         case "ask_user":
             return state.with_pursuit(stage="ask", question=decision.question, questions=state.pursuit.questions + 1)
         case "stuck":
-            return with_ending(state, ("stuck", decision.reason or "the model sees no way on"))
+            return with_ending(state, Stop("stuck", decision.reason or "the model sees no way on"))
         case "done" if is_sure:
-            return with_ending(state.with_pursuit(confidence=decision.confidence), ("completed", ""))
+            return with_ending(state.with_pursuit(confidence=decision.confidence), Stop("completed"))
         case "done" if not can_go_on:
             raise UnusableReply(
                 f"done counts from a confidence of {config.done_confidence:g}; adjust the plan, or be stuck"
@@ -295,9 +296,9 @@ def with_guidance_seen(state: GoalState) -> GoalState:
     An ending that is no limit is withdrawn, even while its answer is written. After `stuck`, all streaks end.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
-    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in UNFINISHED_STOPS:
+    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending.reason not in UNFINISHED_STOPS:
         return state
-    if pursuit.ending[0] == "stuck":
+    if pursuit.ending.reason == "stuck":
         state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=())
     return state.with_pursuit(stage="decide" if pursuit.steps else "plan", ending=None)
 

@@ -13,6 +13,7 @@ from orga.workflows.decisions.goals.progress import (
     with_unusable_reply,
 )
 from orga.workflows.decisions.goals.replies import UnusableReply
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import OPERATOR, GoalPhase, GoalState
 from orga.workflows.types.goals.requests import goal_reply_object, steps_in_reply
 from orga.workflows.types.questions import Resolution
@@ -203,7 +204,7 @@ def _with_plan_sent_back(state: GoalState, problem: str) -> GoalState:
 
 def _with_goal_ended(state: GoalState, problem: str) -> GoalState:
     """End the goal, because the pipeline would make the same plan again."""
-    return with_ending(state, ("stuck", problem))
+    return with_ending(state, Stop("stuck", problem))
 
 
 def _with_question_repeated(state: GoalState, _: str, __: Setup) -> GoalState:

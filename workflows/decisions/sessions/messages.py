@@ -6,6 +6,7 @@ from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_
 from orga.workflows.decisions.conversation import attachments_problem
 from orga.workflows.decisions.limits import can_ask_for_budget
 from orga.workflows.types.context import text_digest
+from orga.workflows.types.control import Stop
 from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState, TakenMessage
@@ -50,7 +51,7 @@ def turn_to_guide(state: SessionState) -> int:
     A turn with another ending does not.
     """
     session = state.session
-    may_go_on = not _is_ending_decided(state) or (state.stop is not None and state.stop[0] == "completed")
+    may_go_on = not _is_ending_decided(state) or (state.stop is not None and state.stop.reason == "completed")
     if session.turn and not session.is_cut and may_go_on:
         return session.turn
     return session.queue[0].turn if session.queue else 0
@@ -124,7 +125,9 @@ def _message_digest(message: SessionMessage) -> str:
 
 def with_interrupted_turn(state: SessionState, why: str) -> SessionState:
     """Interrupt the current turn. If its ending is decided, nothing changes."""
-    return state.with_control(stop=("aborted", why)).with_session(is_cut=True) if _can_be_interrupted(state) else state
+    if not _can_be_interrupted(state):
+        return state
+    return state.with_control(stop=Stop("aborted", why)).with_session(is_cut=True)
 
 
 def _can_be_interrupted(state: SessionState) -> bool:

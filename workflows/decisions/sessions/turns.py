@@ -113,13 +113,13 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
 
 
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
-    session, (reason, detail) = state.session, stop
-    ended_as = "interrupted" if session.is_cut else reason
+    session = state.session
+    ended_as = "interrupted" if session.is_cut else stop.reason
     return TurnResult(
         turn=session.turn,
         output=state.output,
         data=result_data(state),
-        termination=TurnTermination(reason=ended_as, detail=clip_json(detail, DETAIL_BYTES)),
+        termination=TurnTermination(reason=ended_as, detail=clip_json(stop.detail, DETAIL_BYTES)),
         iterations=state.counted_iterations,
         usage=state.usage,
         tool_calls=state.tool_calls,
@@ -146,14 +146,14 @@ def with_idle_clock_restarted(state: SessionState, now: datetime) -> SessionStat
 
 def stop_between_turns(state: SessionState) -> Stop | None:
     if state.aborted is not None:
-        return "aborted", state.aborted
+        return Stop("aborted", state.aborted)
     if state.stop is not None:
         return state.stop
-    return ("completed", "closed") if state.session.closing else None
+    return Stop("completed", "closed") if state.session.closing else None
 
 
 def idle_timeout_stop(state: SessionState) -> Stop:
-    return "completed", f"no message came for {state.idle_timeout_s:g} s"
+    return Stop("completed", f"no message came for {state.idle_timeout_s:g} s")
 
 
 def idle_seconds_left(state: SessionState, now: datetime) -> float | None:

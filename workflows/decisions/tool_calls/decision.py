@@ -6,7 +6,7 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.context import MessageRef, record_digest
-from orga.workflows.types.control import MAX_NOTE_CHARS
+from orga.workflows.types.control import MAX_NOTE_CHARS, Stop
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
@@ -159,4 +159,5 @@ def with_undecided_end(state: AgentState) -> AgentState:
     counted = state.with_task(undecided=state.undecided + 1)
     if counted.undecided <= MAX_REPAIRS_IN_A_ROW or state.stop is not None:
         return counted
-    return counted.with_control(stop=("error", f"the required decision was not made: {', '.join(state.due_decisions)}"))
+    detail = f"the required decision was not made: {', '.join(state.due_decisions)}"
+    return counted.with_control(stop=Stop("error", detail))

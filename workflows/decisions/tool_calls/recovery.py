@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.conversation import news_bytes_left, with_message
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes, with_counted_calls
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.json_text import as_object
@@ -257,7 +258,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
 def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
     who = f" ({decision.by})" if decision.by else ""
     why = f": {decision.reason}" if decision.reason else ""
-    return state.with_control(stop=("escalated", f"{call.name} failed and an operator ended the run{who}{why}"))
+    return state.with_control(stop=Stop("escalated", f"{call.name} failed and an operator ended the run{who}{why}"))
 
 
 def with_recovery_note(

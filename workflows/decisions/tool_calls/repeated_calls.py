@@ -14,6 +14,7 @@ from rapidfuzz.distance import Levenshtein
 from orga.workflows.decisions.control.questions import SHOWN_BYTES, shown_arguments, with_question
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
+from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.questions import Question, Resolution
@@ -156,7 +157,7 @@ def with_resolved_repeated_call(state: AgentState, question: Question) -> AgentS
             return _with_result(state, data, step, decision)
         case "abort":
             return state.with_control(
-                stop=("escalated", _by_person_text(f"{tool}: an operator ended the run", decision))
+                stop=Stop("escalated", _by_person_text(f"{tool}: an operator ended the run", decision))
             )
 
 
@@ -173,7 +174,7 @@ def _with_stopped_call(state: AgentState, call: ToolCall, step: Step, reason: st
         return with_question(state, _stopped_call_question(state, call, step, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
         detail = f"step limit of {call.name}, {reason}: {step.last_error}"
-        return state.with_control(stop=("error", detail))
+        return state.with_control(stop=Stop("error", detail))
     return state
 
 

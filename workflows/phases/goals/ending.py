@@ -56,11 +56,11 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
             if run.state.extended != limits:
                 run.change_goal(with_end_postponed, run.now)
             # new guidance withdraws an ending, unless that is a limit
-            has_news = ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
+            has_news = ending.reason in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
             if _has_guidance(run) or has_news:
                 run.change_goal(pursue.with_guidance_seen)
                 return None
-            if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
+            if run.state.stop is not None or (run.state.output and ending.reason != "completed"):
                 break
     except Interrupted:
         pass
@@ -92,12 +92,12 @@ def _has_guidance(run: GoalRun) -> bool:
 def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
     state = run.state
     if state.aborted is not None:
-        return "aborted", state.aborted
-    if state.stop is not None and state.stop[0] not in {"completed", ending[0]}:
-        is_failed_summary = state.stop[0] == "error" and ending[0] != "completed"
+        return Stop("aborted", state.aborted)
+    if state.stop is not None and state.stop.reason not in {"completed", ending.reason}:
+        is_failed_summary = state.stop.reason == "error" and ending.reason != "completed"
         return ending if is_failed_summary else state.stop
-    if ending[0] == "completed" and not state.output:
-        return "error", "no final answer was accepted"
+    if ending.reason == "completed" and not state.output:
+        return Stop("error", "no final answer was accepted")
     return ending
 
 
