@@ -15,7 +15,6 @@ from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     CallToolRequest,
     CallToolRequestParams,
@@ -24,11 +23,9 @@ from mcp_types import (
     ElicitRequestParams,
     ElicitResult,
     EmbeddedResource,
-    GetPromptResult,
     InputRequiredResult,
     PaginatedRequestParams,
     Prompt,
-    ReadResourceResult,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -39,7 +36,7 @@ from pydantic import TypeAdapter, ValidationError
 from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
 from orga.activities.adapters.mcp.elicitation import CallInFlight, UnusableRequest, asked_inputs
-from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
+from orga.activities.adapters.mcp.http_server import FINAL_CODES, was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text, unavailable_error
 from orga.activities.adapters.mcp.lenient_messages import MAX_TOOLS, omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
@@ -119,7 +116,7 @@ class McpConnection:
                     message = CallToolRequest(params=request)
                     result = await session.send_request(message, _RESULT, progress_callback=on_progress)
         except MCPError as error:
-            raise self._failure(error) from None
+            raise self._call_error(error) from None
         except ValidationError:
             raise _bad_result_error(self.settings.name, "did not return a tool result") from None
         except asyncio.CancelledError:
@@ -158,18 +155,19 @@ class McpConnection:
             return _bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
         return InputRequired(f"the MCP server {name!r} needs input from a person", asked)
 
-    def _failure(self, error: MCPError) -> ToolError:
+    def _call_error(self, error: MCPError) -> ToolError:
+        name, why = self.settings.name, connection_error_text(error)
         if was_not_sent(error):
-            self.keeper.give_up(connection_error_text(error))
-            return unavailable_error(self.settings.name, self.keeper.why)
+            self.keeper.give_up(why)
+            return unavailable_error(name, self.keeper.why)
         if error.code != CONNECTION_CLOSED:
-            return _protocol_error(self.settings.name, error, error.message)
+            return _protocol_error(name, error, error.message)
         if self.settings.server.url:
             self.keeper.request_proof()  # over HTTP one request can fail while others are still answered
         else:
-            self.keeper.give_up(connection_error_text(error))
-        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.redact(connection_error_text(error))
-        return _protocol_error(self.settings.name, error, why)
+            self.keeper.give_up(why)
+        first_reason = self.keeper.why if self.keeper.is_lost else self.settings.secrets.redact(why)
+        return _protocol_error(name, error, first_reason)
 
     async def _relist(self, session: ClientSession) -> ToolDefinitions:
         try:
@@ -189,6 +187,7 @@ class McpConnection:
         before = self.known or ToolDefinitions({}, {})
         tools = [*listed, *reading]
         self.known = after = await asyncio.to_thread(usable_definitions, self.settings, tools, self._taken, faulty)
+        # a list that changed during the listing is requested again before the next call
         self._listed_at = began if changes == self._changes else -math.inf
         if before.offered.keys() != after.offered.keys():
             _logger.info("MCP server %s: %d tools", self.settings.name, len(after.offered))
@@ -208,9 +207,6 @@ BAD_RESULT = "McpBadResult"
 
 MAX_ERROR_BYTES = 2_000
 
-_FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
-"""Codes that mean: the same call would fail again."""
-
 _REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
 """Codes that show that the server did not begin the call. INVALID_REQUEST does not show it: the SDK also uses it for a
 redirect, a 202, and an answer that is neither JSON nor an event stream.
@@ -228,7 +224,7 @@ def _protocol_error(server: str, error: MCPError, why: str) -> ToolError:
         return ToolError(text, kind=PROCESS_CRASHED, retryable=True, acted="maybe")
     text = f"the MCP server {server!r} refused the call: {cause}"
     acted = "no" if was_refused(error) or error.code in _REFUSING_CODES else "maybe"
-    if error.code in _FINAL_CODES:
+    if error.code in FINAL_CODES:
         return ToolError(text, kind=REFUSED, acted=acted)
     return ToolError(text, kind=SERVER_FAILED, retryable=error.code == INTERNAL_ERROR, acted=acted)
 
@@ -266,34 +262,36 @@ def _reading_tools(server: McpServer, own: Collection[str]) -> list[Tool]:
 async def _read_from_server(session: ClientSession, name: str, arguments: dict[str, Any]) -> CallToolResult | None:
     """Carry out one of `_reading_tools`. Return None if the server asks for input instead."""
     page = PaginatedRequestParams(cursor=as_text(arguments["cursor"])) if arguments.get("cursor") else None
-    if name == "list_resources":
-        resources = await session.list_resources(params=page)
-        lines = [
-            _line(item.uri, item.title or item.name, item.mime_type, item.description) for item in resources.resources
-        ]
-        return _page(lines, resources.next_cursor)
-    if name == "list_prompts":
-        prompts = await session.list_prompts(params=page)
-        lines = [_line(f"{item.name}({_parameters(item)})", item.title, item.description) for item in prompts.prompts]
-        return _page(lines, prompts.next_cursor)
-    result: ReadResourceResult | GetPromptResult | InputRequiredResult
-    if name == "read_resource":
-        result = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
-    else:
-        prompt_arguments = {key: as_text(value) for key, value in as_object(arguments.get("arguments")).items()}
-        result = await session.get_prompt(as_text(arguments.get("name")), prompt_arguments, allow_input_required=True)
-    if isinstance(result, InputRequiredResult):
-        return None
-    if isinstance(result, ReadResourceResult):
-        return CallToolResult(content=[EmbeddedResource(resource=content) for content in result.contents])
     blocks = list[ContentBlock]()
-    for message in result.messages:
-        blocks += [TextContent(text=f"{message.role}:"), message.content]
+    match name:
+        case "list_resources":
+            listed = await session.list_resources(params=page)
+            lines = [
+                _line(item.uri, item.title or item.name, item.mime_type, item.description) for item in listed.resources
+            ]
+            return _page(lines, listed.next_cursor)
+        case "list_prompts":
+            prompts = await session.list_prompts(params=page)
+            lines = [_line(_prompt_signature(item), item.title, item.description) for item in prompts.prompts]
+            return _page(lines, prompts.next_cursor)
+        case "read_resource":
+            resource = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
+            if isinstance(resource, InputRequiredResult):
+                return None
+            blocks += [EmbeddedResource(resource=content) for content in resource.contents]
+        case _:
+            given = {key: as_text(value) for key, value in as_object(arguments.get("arguments")).items()}
+            prompt = await session.get_prompt(as_text(arguments.get("name")), given, allow_input_required=True)
+            if isinstance(prompt, InputRequiredResult):
+                return None
+            for message in prompt.messages:
+                blocks += [TextContent(text=f"{message.role}:"), message.content]
     return CallToolResult(content=blocks)
 
 
-def _parameters(prompt: Prompt) -> str:
-    return ", ".join(f"{argument.name}{'' if argument.required else '?'}" for argument in prompt.arguments or ())
+def _prompt_signature(prompt: Prompt) -> str:
+    arguments = (f"{argument.name}{'' if argument.required else '?'}" for argument in prompt.arguments or ())
+    return f"{prompt.name}({', '.join(arguments)})"
 
 
 def _line(*parts: str | None) -> str:

@@ -189,7 +189,8 @@ def _output_schema(listed: Listed) -> dict[str, Any] | None:
     if schema is None:
         return None
     fields = [(name, as_object(field).get("type")) for name, field in as_object(schema.get("properties")).items()]
-    if fields in _WRAPPED_PLAIN_VALUES or [kind for _, kind in fields] == ["string"]:
+    is_only_text = [kind for _, kind in fields] == ["string"]
+    if is_only_text or fields in _WRAPPED_PLAIN_VALUES:
         return None
     try:
         return usable_schema(schema)

@@ -145,14 +145,23 @@ def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, 
     meanings = [f"{option}: {text}" for option, text in zip(options, titles, strict=False) if text not in ("", option)]
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
+    form = as_text(schema.get("format"))
+    return FormField(
+        name=name,
+        kind=form if kind == "string" and form in _FORMATS and not options else kind,
+        title=title,
+        options=options,
+        is_required=is_required,
+        **_field_limits(kind, schema),
+    )
+
+
+def _field_limits(kind: str, schema: Mapping[str, Any]) -> dict[str, float]:
     least_key, most_key = _LIMIT_KEYS.get(kind, ("minimum", "maximum"))
-    if kind == "string" and (form := as_text(schema.get("format"))) in _FORMATS and not options:
-        kind = form
     limits = {"least": schema.get(least_key), "most": schema.get(most_key)}
-    usable = {
-        key: limit for key, limit in limits.items() if isinstance(limit, int | float) and abs(limit) <= _MAX_LIMIT
+    return {
+        name: limit for name, limit in limits.items() if isinstance(limit, int | float) and abs(limit) <= _MAX_LIMIT
     }
-    return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **usable)
 
 
 _FORMATS = ("email", "uri", "date", "date-time")

@@ -1,7 +1,6 @@
 """Connects to an MCP server over streamable HTTP. With the SDK alone, one failed request would end all others."""
 
 import asyncio
-import json
 import math
 import re
 import secrets
@@ -33,9 +32,9 @@ from orga.activities.adapters.mcp.lenient_messages import (
     parse_message,
     read_message,
 )
-from orga.activities.adapters.mcp.login import EncryptedOnly, StoredLogin
+from orga.activities.adapters.mcp.login import EncryptedOnly, StoredLogin, is_compressed
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings, key_algorithm
-from orga.workflows.types.json_text import as_object, has_more_parts
+from orga.workflows.types.json_text import as_object, has_more_parts, parsed_object
 
 MAX_BODY_BYTES = 16_000_000
 
@@ -59,6 +58,9 @@ _OWN_MARK = secrets.token_hex(16)
 
 _REFUSED_MARK = f"{_OWN_MARK} refused"
 """The mark of an error for a status that means: nothing was done."""
+
+FINAL_CODES = (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND)
+"""Codes of errors that mean: the same call would fail again."""
 
 _SESSION_HEADER = "mcp-session-id"
 
@@ -117,18 +119,17 @@ def _oauth_provider(settings: ServerSettings) -> OAuthClientProvider:
 class _BoundedClient(httpx2.AsyncClient):
     """Answers a failed request with an error for only this request, and limits what is read."""
 
-    _opened_at = -math.inf
-    """The time at which the server's own stream was last opened."""
-
     def __init__(self, on_end: Callable[[str], None], **options: Any) -> None:
         super().__init__(**options)
         self.on_end = on_end
+        self._stream_opened_at = -math.inf
+        """The monotonic time at which the stream for the server's own messages was last opened."""
         self.unsolicited = ByteBudget()
         """The budget for unsolicited messages of all streams together."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
-            await self._pause()
+            await self._pause_between_streams()
         message = _request_message(request)
         if message and "id" not in message:  # a notification: it gets no answer
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
@@ -140,14 +141,14 @@ class _BoundedClient(httpx2.AsyncClient):
             return _error_response(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return _error_response(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
-        is_over = response.status_code == 404 and _SESSION_HEADER in request.headers
-        if is_over and _error_object(response).get("code") != METHOD_NOT_FOUND:  # an unknown method ends no session
+        is_unknown = response.status_code == 404 and _SESSION_HEADER in request.headers
+        if is_unknown and _error_object(response).get("code") != METHOD_NOT_FOUND:  # else only the method is unknown
             return _error_response(request, NOT_SENT, "its session is over", 404)
         return _answer_by_status(request, response) if message.get("method") == "tools/call" else response
 
-    async def _pause(self) -> None:
-        wait_s = max(self._opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
-        self._opened_at = time.monotonic() + wait_s
+    async def _pause_between_streams(self) -> None:
+        wait_s = max(self._stream_opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
+        self._stream_opened_at = time.monotonic() + wait_s
         await asyncio.sleep(wait_s)
 
 
@@ -165,14 +166,16 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
 
     The body does not decide that, because a proxy may send a 502 with JSON.
     """
-    status, error = response.status_code, _error_object(response) if response.is_error else {}
-    if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
+    if not response.is_error:
         return response
-    code, message = error.get("code"), error.get("message")
+    status, error = response.status_code, _error_object(response)
+    if error.get("data") in (_OWN_MARK, _REFUSED_MARK):
+        return response
+    message = error.get("message")
     why = _status_text(response) + (f": {message}" if isinstance(message, str) else "")
-    final_codes = (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND)
-    is_final = status in REFUSAL_STATUSES and code in final_codes
-    return _error_response(request, final_codes[final_codes.index(code)] if is_final else INTERNAL_ERROR, why, status)
+    accepted_codes = FINAL_CODES if status in REFUSAL_STATUSES else ()
+    code = next((code for code in accepted_codes if code == error.get("code")), INTERNAL_ERROR)
+    return _error_response(request, code, why, status)
 
 
 def _status_text(response: httpx2.Response) -> str:
@@ -188,38 +191,45 @@ async def _bounded_response(
     request: httpx2.Request, response: httpx2.Response, client: _BoundedClient
 ) -> httpx2.Response:
     """Return the response with a bounded body. An event stream is not read here; its events have their own limit."""
-    kind = response.headers.get("content-type", "").lower()
+    content_type = response.headers.get("content-type", "").lower()
+    is_json = content_type.startswith("application/json")
     if response.is_redirect:
         return response
-    if response.is_success and kind.startswith("text/event-stream"):
+    if response.is_success and content_type.startswith("text/event-stream"):
         return await _event_stream(request, response, client)
-    body, problem = await _read_body(response)
-    if problem:
-        return _error_response(request, INTERNAL_ERROR, problem)
-    if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
+    try:
+        body = await _read_body(response)
+    except _UnusableBody as unusable:
+        return _error_response(request, INTERNAL_ERROR, str(unusable))
+    if response.is_error and response.status_code != 404 and not is_json:
         return _error_response(request, INTERNAL_ERROR, _status_text(response), response.status_code)
-    if kind.startswith("application/json"):
+    if is_json:
         with suppress(RecursionError):  # the SDK reports this as an error of the request
             _, body = await asyncio.to_thread(parse_message, body)
     headers = {name: value for name, value in response.headers.items() if name not in _WIRE_HEADERS}
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-async def _read_body(response: httpx2.Response) -> tuple[bytes, str]:
-    """Return the body, and the reason if it is unusable, else ""."""
+class _UnusableBody(Exception):
+    """The body of an answer is too large, or its connection broke. The text states the reason."""
+
+
+async def _read_body(response: httpx2.Response) -> bytes:
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) > MAX_BODY_BYTES:
-                return b"", f"its answer has more than {MAX_BODY_BYTES} bytes"
+                raise _UnusableBody(f"its answer has more than {MAX_BODY_BYTES} bytes")
     except (httpx2.TransportError, httpx2.DecodingError) as error:
         if response.is_success:
             raise
-        return b"", f"HTTP status {response.status_code}, then {type(error).__name__}"
+        raise _UnusableBody(f"HTTP status {response.status_code}, then {type(error).__name__}") from None
     finally:
         await response.aclose()
-    return bytes(body), f"its answer has more than {MAX_PARTS:,} parts" if has_more_parts(body, MAX_PARTS) else ""
+    if has_more_parts(body, MAX_PARTS):
+        raise _UnusableBody(f"its answer has more than {MAX_PARTS:,} parts")
+    return bytes(body)
 
 
 _END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -240,7 +250,7 @@ def _split_events(held: bytes, piece: bytes) -> list[bytes]:
 
 async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
     """Return the event stream, limited by a byte budget. A compressed one is refused, because its size is unknown."""
-    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+    if is_compressed(response):
         await response.aclose()
         return _error_response(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
     budget = ByteBudget()
@@ -298,16 +308,12 @@ def _error_response(request: httpx2.Request, code: int, why: str, status: int = 
 
 
 def _error_object(response: httpx2.Response) -> dict[str, Any]:
-    try:
-        body: Any = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return {}
-    error = as_object(as_object(body).get("error"))
+    error = as_object(parsed_object(response.content).get("error"))
     return error if "code" in error else {}
 
 
 def _request_message(request: httpx2.Request) -> dict[str, Any]:
     try:
-        return as_object(json.loads(request.content))
-    except (ValueError, httpx2.RequestNotRead):
+        return parsed_object(request.content)
+    except httpx2.RequestNotRead:
         return {}

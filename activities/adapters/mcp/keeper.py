@@ -65,7 +65,7 @@ _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
-class _UnaskableClient(Client):
+class _ClientWithoutQuestions(Client):
     """A client that does not offer to ask people, if the server's protocol is older than 2026-07-28.
 
     It is used for servers whose calls may not be repeated. Without a repetition, the answer of a person cannot reach
@@ -130,7 +130,7 @@ class SessionKeeper:
         """Close the session within a few seconds, whatever the server does."""
         self._stopping.set()
         self._wake.set()
-        if self._scope and not self._session:  # it is being connected to; an open session ends by the events
+        if self._scope and not self._session:  # it is being connected to. An open session ends by the events
             self._scope.cancel()
         if self._task:
             await asyncio.wait((self._task,), timeout=STOP_S)
@@ -207,7 +207,7 @@ class SessionKeeper:
         was_open = False
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
-                client_class = Client if self._settings.may_repeat_calls else _UnaskableClient
+                client_class = Client if self._settings.may_repeat_calls else _ClientWithoutQuestions
                 async with client_class(
                     self._transport(),
                     cache=None,
@@ -218,7 +218,8 @@ class SessionKeeper:
                     make_lenient(client.session)
                     await self._check(client.session)
                     self._scope.deadline = math.inf  # the time limit was only for the connection
-                    self._session, was_open, version = client.session, True, client.protocol_version
+                    self._session, version = client.session, client.protocol_version
+                    was_open = True
                     self.asks_during_calls = version not in MODERN_PROTOCOL_VERSIONS
                     self._settled.set()
                     _logger.info("MCP server %s: connected, protocol %s", self._settings.name, version)

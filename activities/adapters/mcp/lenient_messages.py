@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from mcp import ClientSession
 from mcp.shared.dispatcher import Dispatcher
@@ -124,7 +124,7 @@ def repaired_result(method: str, version: str, result: Json) -> Json:
     """Return the result with invalid parts repaired or left out, as far as possible. A valid result stays unchanged."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
-    return result if _first_problem(method, version, result) is None else _with_usable_blocks(version, result)
+    return _with_usable_blocks(version, result) if _first_problem(method, version, result) else result
 
 
 def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
@@ -132,8 +132,15 @@ def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
     return as_object((listed.meta or {}).get(OMITTED_META))
 
 
-def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
-    """Return the location of the first value that the SDK refuses, and its reason. None: the SDK accepts the result."""
+class _Problem(NamedTuple):
+    """The location of a value that the SDK refuses, and the reason."""
+
+    location: tuple[int | str, ...]
+    why: str
+
+
+def _first_problem(method: str, version: str, result: Json) -> _Problem | None:
+    """Return the first problem, or None if the SDK accepts the result."""
     try:
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
@@ -141,21 +148,20 @@ def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int |
         return None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        return first["loc"], first["msg"]
+        return _Problem(first["loc"], first["msg"])
     return None
 
 
 def _with_usable_tools(version: str, result: Json) -> Json:
-    listed = result.get("tools", ())
-    tools: list[Any] = listed if is_list(listed) else []
+    listed = result.get("tools")
+    tools = [_with_arguments_schema(tool) for tool in listed[:MAX_TOOLS]] if is_list(listed) else []
     meta = as_object(result.get("_meta"))
-    result = result | {"tools": tools if listed is None else listed, "_meta": meta | {OMITTED_META: {}}}
-    schemas = [tool.get("inputSchema") if is_object(tool) else None for tool in tools]
-    if schemas == [*map(_arguments_schema, schemas)] and _first_problem("tools/list", version, result) is None:
+    result = result | {"tools": tools, "_meta": meta | {OMITTED_META: {}}}
+    if _first_problem("tools/list", version, result) is None:
         return result
     kept: list[Json] = []
     left_out: dict[str, str] = {}
-    for tool in tools[:MAX_TOOLS]:
+    for tool in tools:
         usable = _usable_tool(version, result, tool)
         if isinstance(usable, str):
             name = tool.get("name") if is_object(tool) else None
@@ -169,21 +175,22 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
     """Return the tool without its unreadable optional fields, or the reason why it cannot be offered."""
     if not is_object(tool):
         return "its definition is no object"
-    tool = tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))}
     for _ in range(len(tool)):
         problem = _first_problem("tools/list", version, listed | {"tools": [tool]})
         if problem is None:
             return tool
-        location, why = problem
-        field = str(location[2]) if len(location) > 2 else ""
-        if location[:2] != ("tools", 0) or field in ("", "name", "inputSchema") or field not in tool:
-            break
+        location = problem.location
+        field = str(location[2]) if location[:2] == ("tools", 0) and len(location) > 2 else ""
+        is_optional = field not in ("name", "inputSchema")
+        if not (is_optional and field in tool):
+            why = f"its definition breaks the protocol: {'.'.join(map(str, location[2:]))}: {problem.why}"
+            return plain_line(why, MAX_REASON_BYTES)
         tool = {name: value for name, value in tool.items() if name != field}
-    else:
-        return "its definition cannot be read"
-    return plain_line(
-        f"its definition breaks the protocol: {'.'.join(map(str, location[2:]))}: {why}", MAX_REASON_BYTES
-    )
+    return "its definition cannot be read"
+
+
+def _with_arguments_schema(tool: Any) -> Any:
+    return tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))} if is_object(tool) else tool
 
 
 def _arguments_schema(schema: Any) -> Any:

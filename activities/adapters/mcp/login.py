@@ -5,7 +5,6 @@ refreshes a login.
 """
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -34,7 +33,7 @@ from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.shared_files import OwnFile, try_lock, write_atomically
 from orga.activities.adapters.tools.guarded_http import is_public, system_addresses
-from orga.workflows.types.json_text import as_object
+from orga.workflows.types.json_text import parsed_object
 
 REQUEST_S = 30.0
 """Seconds for one request to an authorization server."""
@@ -76,9 +75,7 @@ class LoginFile(OwnFile[Login]):
     async def locked(self) -> AsyncGenerator[None]:
         """Hold the lock, so that no other process or task changes the file. Wait until it is free."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        while True:
-            if (descriptor := try_lock(self.path.with_suffix(".lock"))) is not None:
-                break
+        while (descriptor := try_lock(self.path.with_suffix(".lock"))) is None:  # noqa: ASYNC110
             await asyncio.sleep(LOCK_PAUSE_S)
         try:
             yield
@@ -117,7 +114,7 @@ class EncryptedOnly(httpx2.Auth):
         except StopAsyncIteration:
             return
         except OAuthTokenError:
-            raise OAuthFlowError(f"the authorization server gave no token: {_failure(response)}") from None
+            raise OAuthFlowError(f"the authorization server gave no token: {_status_text(response)}") from None
         except (ValueError, ArithmeticError, RecursionError, httpx2.InvalidURL) as error:
             raise OAuthFlowError(f"a server sent something unusable: {type(error).__name__}") from None
         finally:
@@ -140,10 +137,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+def is_compressed(response: httpx2.Response) -> bool:
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+
+
 async def read_answer(response: httpx2.Response) -> None:
     """Read the body. Raise OAuthFlowError if it is too large or too slow, or has an unknown size."""
     try:
-        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        if is_compressed(response):
             raise OAuthFlowError("a server's answer is compressed, which nobody asked for")
         response.stream = _LimitedStream(response)
         async with asyncio.timeout(REQUEST_S):
@@ -154,14 +155,11 @@ async def read_answer(response: httpx2.Response) -> None:
         await response.aclose()
 
 
-def _failure(response: httpx2.Response | None) -> str:
+def _status_text(response: httpx2.Response | None) -> str:
     """Return the HTTP status, with the error code of the body if it has one (RFC 6749, 5.2)."""
     if response is None:
         return "there was no answer"
-    try:
-        code = as_object(json.loads(response.content)).get("error")
-    except (ValueError, RecursionError):
-        code = None
+    code = parsed_object(response.content).get("error")
     is_code = isinstance(code, str) and _ERROR_CODE.fullmatch(code)
     return f"HTTP status {response.status_code}" + (f" ({code})" if is_code else "")
 
@@ -178,11 +176,14 @@ async def check_address(address: str, settings: ServerSettings) -> None:
     except ValueError:
         raise OAuthFlowError(f"the server names an unusable address ({address[:200]!r})") from None
     oauth = settings.server.oauth
-    known = (settings.server.url or "", (oauth and oauth.issuer) or "")
-    if not address.startswith("https://") and not (is_loopback(address) and any(map(is_loopback, known))):
+    configured = (settings.server.url or "", (oauth and oauth.issuer) or "")
+    may_be_loopback = any(map(is_loopback, configured))
+    if not address.startswith("https://") and not (may_be_loopback and is_loopback(address)):
         raise OAuthFlowError(f"the server names an address without https:// ({address[:200]!r})")
-    hosts = [urlsplit(url).hostname or "" for url in known if url]
-    if host not in hosts and await _is_private(host) and not any([await _is_private(name) for name in hosts]):
+    hosts = [urlsplit(url).hostname or "" for url in configured if url]
+    if host in hosts or not await _is_private(host):
+        return
+    if not any([await _is_private(name) for name in hosts]):
         raise OAuthFlowError(f"the server names an address in a private network ({host}). Set issuer if it is right")
 
 
@@ -229,23 +230,27 @@ class _LoginProvider(OAuthClientProvider):
         self.login = Login(
             tokens=tokens,
             expires_at=expires_at and min(max(expires_at, 1.0), time.time() + MAX_VALID_S),
-            client=self.known_client(with_secret=False) or client,
+            client=self._client_without_secret() or client,
             server=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
         await self.file.write(self.login)
 
-    def known_client(self, *, with_secret: bool = True) -> OAuthClientInformationFull | None:
-        """Return the configured client, or None if a login registers one. The login file gets it without its secret."""
+    def _client_without_secret(self) -> OAuthClientInformationFull | None:
+        """Return the configured client as the login file gets it, or None if a login registers one."""
         if (client_id := self.oauth.client_id) is None:
             return None
-        secret = self.settings.client_credential if with_secret else ""
-        if not secret:
-            return OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none")
+        return OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none")
+
+    def configured_client(self) -> OAuthClientInformationFull | None:
+        """Return the configured client, or None if a login registers one."""
+        client, secret = self._client_without_secret(), self.settings.client_credential
+        if client is None or not secret:
+            return client
         metadata = self.context.oauth_metadata
         accepted = (metadata and metadata.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
         method = "client_secret_basic" if "client_secret_basic" in accepted else "client_secret_post"
-        return OAuthClientInformationFull(client_id=client_id, client_secret=secret, token_endpoint_auth_method=method)
+        return client.model_copy(update={"client_secret": secret, "token_endpoint_auth_method": method})
 
     def mark_secret(self, tokens: OAuthToken) -> None:
         marked = self.settings.tokens
@@ -267,15 +272,15 @@ class StoredLogin(_LoginProvider):
         await self._authorize(request)
         response = yield request
         if response.status_code == 401:
-            await self._authorize(request, refused=request.headers["Authorization"].removeprefix("Bearer "))
+            await self._authorize(request, refused_token=request.headers["Authorization"].removeprefix("Bearer "))
             response = yield request
         if response.status_code == 401:
             raise self.login_needed_error("the server refuses the token of the stored login")
 
-    async def _authorize(self, request: httpx2.Request, refused: str = "") -> None:
-        if not self._is_usable(refused):
+    async def _authorize(self, request: httpx2.Request, refused_token: str = "") -> None:
+        if not self._has_valid_token(refused_token):
             if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.create_task(self._refresh(refused))
+                self._refreshing = asyncio.create_task(self._refresh(refused_token))
             try:  # the refresh goes on if this request is cancelled, because its refresh token is used up anyway
                 await asyncio.shield(self._refreshing)
             except (OSError, httpx2.HTTPError) as error:
@@ -283,27 +288,31 @@ class StoredLogin(_LoginProvider):
                 raise OAuthFlowError(f"the login cannot be refreshed now: {why}") from None
         self._add_auth_header(request)
 
-    def _is_usable(self, refused: str) -> bool:
-        """Read the login from the file. Return whether its access token is valid and not the `refused` one."""
-        login, context = self.file.read(), self.context
+    def _has_valid_token(self, refused_token: str) -> bool:
+        """Read the login from the file. Return whether its access token is valid and not the refused one."""
+        login = self.file.read()
         if login is None:
             raise self.login_needed_error("there is no login at this server")
         if login is not self.login:
-            issuer = login.server and str(login.server.issuer)
-            fits_issuer = self.oauth.issuer is None or issuers_match(issuer or "", self.oauth.issuer)
-            if not fits_issuer or self.oauth.client_id not in (None, login.client.client_id):
-                raise self.login_needed_error("the login was made with another client_id or issuer")
-            self.login = login
-            context.current_tokens, context.token_expiry_time = login.tokens, login.expires_at
-            context.oauth_metadata = login.server
-            context.client_info = self.known_client() or login.client
-            context.protected_resource_metadata = login.resource
-            self.mark_secret(login.tokens)
-        return context.is_token_valid() and login.tokens.access_token != refused
+            self._adopt(login)
+        return self.context.is_token_valid() and login.tokens.access_token != refused_token
 
-    async def _refresh(self, refused: str) -> None:
+    def _adopt(self, login: Login) -> None:
+        context, wanted = self.context, self.oauth
+        issuer = str(login.server.issuer) if login.server else ""
+        fits_issuer = wanted.issuer is None or issuers_match(issuer, wanted.issuer)
+        if not fits_issuer or wanted.client_id not in (None, login.client.client_id):
+            raise self.login_needed_error("the login was made with another client_id or issuer")
+        self.login = login
+        context.current_tokens, context.token_expiry_time = login.tokens, login.expires_at
+        context.oauth_metadata = login.server
+        context.client_info = self.configured_client() or login.client
+        context.protected_resource_metadata = login.resource
+        self.mark_secret(login.tokens)
+
+    async def _refresh(self, refused_token: str) -> None:
         async with self.file.locked():
-            if self._is_usable(refused):
+            if self._has_valid_token(refused_token):
                 return  # another worker has refreshed it
             if not self.context.can_refresh_token():
                 raise self.login_needed_error("the login has ended")
@@ -344,7 +353,7 @@ class _NewLogin(_LoginProvider):
     """Lets a person log in, and stores the login."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.known_client()
+        return self.configured_client()
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         async with self.file.locked():
@@ -367,7 +376,7 @@ class _NewLogin(_LoginProvider):
         if issuer and not (metadata and issuers_match(str(metadata.issuer), issuer)):
             raise OAuthFlowError(f"the server does not lead to the issuer {issuer}")
         # the server's metadata is known now, and it decides how the client authenticates
-        self.context.client_info = self.known_client() or self.context.client_info
+        self.context.client_info = self.configured_client() or self.context.client_info
         return await super()._perform_authorization()
 
 
@@ -383,7 +392,8 @@ async def log_in(
         show: Shows the person the address of the login page.
         answer: Waits for the authorization server's redirect to `redirect_uri`.
     """
-    url, scope = settings.server.url or "", settings.server.oauth and settings.server.oauth.scope
+    url = settings.server.url or ""
+    scope = settings.server.oauth and settings.server.oauth.scope
     metadata = _FixedScope if scope else OAuthClientMetadata
     client = metadata(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
     provider = _NewLogin(settings, client, show, answer)

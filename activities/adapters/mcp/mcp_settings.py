@@ -98,13 +98,7 @@ def server_settings(
 
     Raise ValueError if a variable is not set, a secret would be sent unencrypted, or an option does not apply.
     """
-    return [
-        replace(
-            _server_settings(name, server, options, env),
-            login_file=logins / f"{name}-{sha256((server.url or '').encode()).hexdigest()[:16]}.json",
-        )
-        for name, server in servers.items()
-    ]
+    return [_server_settings(name, server, options, env, logins) for name, server in servers.items()]
 
 
 def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
@@ -122,7 +116,7 @@ def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
 
 
 def _server_settings(
-    name: str, server: McpServer, options_by_tool: Mapping[str, ToolOptions], env: Mapping[str, str]
+    name: str, server: McpServer, options_by_tool: Mapping[str, ToolOptions], env: Mapping[str, str], logins: Path
 ) -> ServerSettings:
     section = f"mcp.servers.{name}"
     tool_options = {tool: options for tool, options in options_by_tool.items() if meant_server(tool, (name,))}
@@ -132,15 +126,15 @@ def _server_settings(
     own_variables = {variable: _required_value(f"{section}.env_from", variable, env) for variable in server.env_from}
     headers, by_caller = dict[str, str](), dict[str, CallerHeader]()
     secrets = [*own_variables.values()]
-    for header, reference, key, prefix in _secret_headers(server):
-        caller_secret = _caller_secret(f"{section}.{key}", reference, env)
-        if caller_secret is None:
-            value = _required_value(f"{section}.{key}", reference, env)
-        else:
-            by_caller[header] = CallerHeader(caller_secret, prefix)
+    for header in _secret_headers(server):
+        key = f"{section}.{header.key}"
+        if caller_secret := _caller_secret(key, header.reference, env):
+            by_caller[header.name] = CallerHeader(caller_secret, header.prefix)
             value = caller_secret.for_worker()
+        else:
+            value = _required_value(key, header.reference, env)
         if value is not None:
-            headers[header] = prefix + value
+            headers[header.name] = header.prefix + value
             secrets.append(value)
     credential = _client_credential(f"{section}.oauth", server.oauth, env) if server.oauth else ""
     if credential:
@@ -149,8 +143,17 @@ def _server_settings(
         raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
-    known = KnownSecrets.from_values(secrets)
-    return ServerSettings(name, server, tool_options, base | own_variables, headers, known, by_caller, credential)
+    return ServerSettings(
+        name,
+        server,
+        tool_options,
+        environment=base | own_variables,
+        headers=headers,
+        known_secrets=KnownSecrets.from_values(secrets),
+        by_caller=by_caller,
+        client_credential=credential,
+        login_file=logins / f"{name}-{sha256((server.url or '').encode()).hexdigest()[:16]}.json",
+    )
 
 
 def _is_unencrypted(url: str) -> bool:
@@ -190,11 +193,19 @@ def key_algorithm(pem: str) -> str:
     raise ValueError("is no RSA or P-256 key")
 
 
-def _secret_headers(server: McpServer) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each header with the reference to its secret, its key in `orga.toml`, and the text before the secret."""
-    yield from ((header, reference, "headers_from", "") for header, reference in server.headers_from.items())
+class _SecretHeader(NamedTuple):
+    name: str
+    reference: str
+    """The variable that has the secret, or the reference to a secret by caller."""
+    key: str
+    """The key of `orga.toml` that has the reference."""
+    prefix: str = ""
+
+
+def _secret_headers(server: McpServer) -> Iterator[_SecretHeader]:
+    yield from (_SecretHeader(name, reference, "headers_from") for name, reference in server.headers_from.items())
     if server.bearer_from:
-        yield "Authorization", server.bearer_from, "bearer_from", "Bearer "
+        yield _SecretHeader("Authorization", server.bearer_from, "bearer_from", "Bearer ")
 
 
 def _caller_secret(key: str, reference: str, env: Mapping[str, str]) -> CallerSecret | None:
@@ -224,7 +235,7 @@ def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that certainly hold credentials: those for headers and OAuth. `env_from` may name others."""
     variables = set[str]()
     for server in servers.values():
-        variables |= {reference for _, reference, *_ in _secret_headers(server) if not is_by_caller(reference)}
+        variables |= {each.reference for each in _secret_headers(server) if not is_by_caller(each.reference)}
         if server.oauth:
             variables |= {variable for variable in (server.oauth.secret_from, server.oauth.key_from) if variable}
     return variables

@@ -194,13 +194,12 @@ class McpServers:
     def __init__(self, settings: Sequence[ServerSettings], taken: Collection[str]) -> None:
         """Prepare the servers. `taken` are the names of the worker's own tools and activities."""
         self._servers = {server.name: McpServerConnections(server, taken) for server in settings}
-        self._connections = {name: server.own for name, server in self._servers.items()}
 
     async def __aenter__(self) -> "McpServers":
         """Connect to all servers, and wait a short time for them."""
-        for connection in self._connections.values():
-            connection.keeper.start()
-        keepers = [connection.keeper for connection in self._connections.values()]
+        keepers = [server.own.keeper for server in self._servers.values()]
+        for keeper in keepers:
+            keeper.start()
         await asyncio.gather(*(keeper.wait_until_settled(START_S) for keeper in keepers))
         return self
 
@@ -211,33 +210,30 @@ class McpServers:
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers. First refresh the lists of the servers whose tools are in `wanted`."""
-        servers = {meant_server(name, self._connections) for name in wanted}
-        used = [connection for name, connection in self._connections.items() if name in servers]
-        await asyncio.gather(*map(_refresh_connection, used))
-        specs = dict[str, ToolSpec]()
-        for connection in self._connections.values():
-            if connection.known:
-                specs |= {name: offered.spec for name, offered in connection.known.offered.items()}
-        return specs
+        names = {meant_server(name, self._servers) for name in wanted}
+        await asyncio.gather(
+            *(_refresh_connection(server.own) for name, server in self._servers.items() if name in names)
+        )
+        known = [server.own.known for server in self._servers.values() if server.own.known]
+        return {name: offered.spec for definitions in known for name, offered in definitions.offered.items()}
 
     def absent_tool(self, name: str) -> AbsentTool | None:
-        server = meant_server(name, self._connections)
+        server = meant_server(name, self._servers)
         if server is None:
             return None
-        connection = self._connections[server]
+        connection = self._servers[server].own
         if connection.known is None:
             return AbsentTool(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", is_temporary=True)
-        return AbsentTool(
-            connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), is_temporary=False
-        )
+        why = connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool")
+        return AbsentTool(why, is_temporary=False)
 
     def tool(self, name: str, digest: str) -> Tool | None:
-        server = meant_server(name, self._connections)
+        server = meant_server(name, self._servers)
         return McpTool(self._servers[server], name, digest) if server else None
 
     def options(self, name: str) -> ToolOptions | None:
-        server = meant_server(name, self._connections)
-        return self._connections[server].settings.options(name) if server else None
+        server = meant_server(name, self._servers)
+        return self._servers[server].own.settings.options(name) if server else None
 
 
 async def _refresh_connection(connection: McpConnection) -> None:

@@ -14,7 +14,7 @@ from typing import cast
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCMessage, JSONRPCRequest
 
 from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.adapters.mcp.lenient_messages import ByteBudget, ByteBudgetExceeded, is_answer, read_message
@@ -100,7 +100,8 @@ class StdioServer:
                     if (message := await self._checked_message(line)) is None:
                         await asyncio.sleep(0)  # without this, a flood of ignored lines would block the worker
                         continue
-                    self._open_requests += isinstance(message, JSONRPCRequest)
+                    if isinstance(message, JSONRPCRequest):
+                        self._open_requests += 1
                     if self._open_requests > MAX_UNANSWERED:
                         why = "it keeps sending requests and reads no answer"
                         break
@@ -143,7 +144,8 @@ class StdioServer:
                     await process.stdin.drain()
                 except OSError:
                     return  # the reader reports that the server is gone
-                self._open_requests -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
+                if is_answer(message.message):
+                    self._open_requests -= 1
 
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr

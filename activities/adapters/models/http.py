@@ -15,7 +15,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.http import ACCEPTED_ENCODINGS, decompressed_chunks
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.json_text import as_object, as_objects, as_text, parsed_object
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.models.providers import Api
 from orga.workflows.types.text import clean_json
@@ -200,10 +200,7 @@ class ProviderHttp:
             with self._as_model_errors(reading=True):
                 async with aclosing(decompressed_chunks(response)) as chunks:
                     data = await _read_rest(chunks, limit)
-        try:
-            return as_object(json.loads(data))
-        except (ValueError, RecursionError):
-            return {}
+        return parsed_object(data)
 
     @asynccontextmanager
     async def _answer(
