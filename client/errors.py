@@ -27,6 +27,10 @@ class RunNotFound(OrgaError):
         super().__init__(text or f"{problem} {workflow_id!r}; `orga list` shows the ids")
 
 
+class IdTaken(OrgaError):
+    """A new run has the id of a run that exists."""
+
+
 class AmbiguousRun(OrgaError):
     """Several run ids begin with this text."""
 

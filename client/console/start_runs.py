@@ -7,15 +7,14 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
 from orga.client.console.openapi import json_schema
 from orga.client.console.problems import Problem, invalid, refused
 from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
-from orga.client.errors import OrgaError
-from orga.client.runs.agents import STARTED_BY_MEMO, run_id_of, start_run
+from orga.client.errors import IdTaken
+from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, run_id_of, start_run
 from orga.client.runs.ids import refuse_derived
 from orga.client.runs.listing import read_input
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
@@ -83,17 +82,18 @@ async def _start(call: Call[Start]) -> Any:
     """Start an agent run, a goal or a session."""
     given, visitor, client = call.given, call.visitor, call.client
     kind, key = START_KINDS[given.kind], _idempotency_key(call)
-    checked, run_id = checked_input(call.console, visitor, kind, given.input), _run_id(call, key)
+    checked = checked_input(call.console, visitor, kind, given.input)
+    run_id = _run_id(call, key)
     try:
         await begin_run(call.console, visitor, kind, checked, run_id)
-    except OrgaError as error:
-        if type(error) is not OrgaError or (found := await _execution(client, run_id)) is None:
-            raise
-        if not key or not await _is_same(client, found, visitor, kind.workflow, checked):
-            if given.id is not None or not key:
-                raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
+    except IdTaken:
+        found = await AgentHandle(client, run_id).describe()
+        is_repeated = bool(key) and await _is_same(client, found, visitor, kind.workflow, checked)
+        if not is_repeated and key and given.id is None:
             text = "was used for another request. Take a new key for this one"
             raise refused(IDEMPOTENCY_KEY, text, 409) from None
+        if not is_repeated:
+            raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
     location = {"Location": f"{API}/runs/{quote(run_id, safe='')}"}
     return json_response(StartedRun(id=run_id, kind=given.kind), 201, **location)
 
@@ -108,8 +108,9 @@ def _run_id(call: Call[Start], key: str) -> str:
 
 async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:
     """Start a run for a visitor, who can see it at once. Raise the errors of `start_agent`."""
-    is_limited = visitor.tenants is not None
-    attributes = [SearchAttributePair(TENANT, checked.tenant)] if is_limited and checked.tenant else []
+    attributes: list[SearchAttributePair[Any]] = []
+    if visitor.tenants is not None and checked.tenant:  # the run itself sets its tenant only later
+        attributes.append(SearchAttributePair(TENANT, checked.tenant))
     await start_run(
         console.client,
         kind.workflow,
@@ -136,7 +137,8 @@ def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: M
     if tenants is not None:
         if given.get("tenant") is None and len(tenants) == 1:
             given["tenant"] = next(iter(tenants))
-        if not isinstance(given.get("tenant"), str) or given["tenant"] not in tenants:
+        tenant = given.get("tenant")
+        if not isinstance(tenant, str) or tenant not in tenants:
             raise invalid([f"tenant: must be one of {', '.join(sorted(tenants)) or 'none'}"])
     try:
         checked = kind.parse(given)
@@ -144,13 +146,6 @@ def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: M
     except InvalidInput as error:
         raise invalid(error.problems) from None
     return checked
-
-
-async def _execution(client: Client, run_id: str) -> WorkflowExecutionDescription | None:
-    try:
-        return await client.get_workflow_handle(run_id).describe()
-    except RPCError:
-        return None
 
 
 async def _is_same(

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
-from orga.client.errors import OrgaError, RunNotFound
+from orga.client.errors import IdTaken, OrgaError, RunNotFound
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
 from orga.client.runs.ids import refuse_derived
@@ -76,8 +76,8 @@ class Reach:
         refuse_derived(run_id)
         try:
             return await self._start(kind, agent, task, run_id, attachments)
-        except OrgaError as error:
-            if run_id is None or type(error) is not OrgaError:
+        except IdTaken:
+            if run_id is None:
                 raise
             # the error names the state of a run that may belong to somebody else
             raise InvalidInput(f"id: {one_line(run_id)!r} is taken by another run. Choose another id") from None

@@ -18,7 +18,7 @@ from orga.client.console.doors import Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, derived_id, visible_run
 from orga.client.console.start_runs import START_KINDS, begin_run, checked_input
-from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
+from orga.client.errors import IdTaken, NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
@@ -139,10 +139,10 @@ async def start_thread(
     console.doors.count_start(visitor)
     try:
         await begin_run(console, visitor, start_kind, checked_input(console, visitor, start_kind, given), run_id)
-    except OrgaError as error:
+    except OrgaError as error:  # also if only the server's answer was lost
         if found := await find_run(console, visitor, run_id):
             return found
-        if type(error) is OrgaError:  # its text is about a run that the visitor may not see
+        if isinstance(error, IdTaken):  # its text is about a run that the visitor may not see
             raise Problem(409, "the id of this thread is taken. Take another one") from None
         raise
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)

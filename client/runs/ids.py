@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import AmbiguousRun, OrgaError, RunNotFound
+from orga.client.errors import AmbiguousRun, IdTaken, RunNotFound
 from orga.client.history.values import readable
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.json_text import as_object
@@ -52,17 +52,17 @@ def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:
 
 async def id_taken_error(
     client: Client, workflow_id: str, again: str = "pass --again to start a new run with it"
-) -> OrgaError:
+) -> IdTaken:
     """Return the error for an id that is in use. If its run has ended, `again` states how to use the id again."""
     try:
         found = await client.get_workflow_handle(workflow_id).describe()
     except RPCError:  # the run was deleted in the meantime
-        return OrgaError(f"a run {workflow_id!r} already exists; choose another id")
+        return IdTaken(f"a run {workflow_id!r} already exists; choose another id")
     if found.status == WorkflowExecutionStatus.RUNNING:
-        return OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id")
+        return IdTaken(f"run {workflow_id!r} is live already; attach to it, or choose another id")
     how = await read_ending(client, found)
     when = f" at {found.close_time.astimezone():%Y-%m-%d %H:%M:%S}" if found.close_time else ""
-    return OrgaError(f"run {workflow_id!r} has ended{when} ({how}) and keeps its id; choose another id, or {again}")
+    return IdTaken(f"run {workflow_id!r} has ended{when} ({how}) and keeps its id; choose another id, or {again}")
 
 
 class RunKind(NamedTuple):

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from ag_ui.core import BaseEvent, RunAgentInput
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.client import Client
 
+from orga.client.errors import OrgaError
+from orga.client.frontends import reach
 from orga.client.frontends.agui_events import ClientView
 from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
@@ -204,3 +208,12 @@ def test_a_client_that_lost_its_connection_gets_just_what_it_lacks(seen: int) ->
     again = shown_events(TAKEN, [*had.values()])
     assert applied(again, had.values()) == whole
     assert len(whole) == 5
+
+
+async def test_a_refusal_of_the_server_is_not_shown_as_an_id_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = OrgaError("the server refuses 'mine': no")
+    monkeypatch.setattr(reach, "start_agent", AsyncMock(side_effect=refused))
+    own = reach.Reach(Mock(spec=Client), by="ann", runs_query="", has=lambda _: True)
+    with pytest.raises(OrgaError) as caught:
+        await own.start("agent", "default", "a task", "mine")
+    assert caught.value is refused
