@@ -77,48 +77,58 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
     kinds = (GOAL_WORKFLOW,) if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOWS
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
-    run, history, at = await _iteration_end(client, fork.workflow_id, runs, fork.iteration)
+    shared = _shared_history(fork.workflow_id, runs, fork.iteration)
+    history = shared.history
     state = await replayed_state(history, converters_of(client, history))
     if state.iteration != fork.iteration:
         first = state.forked_from.iteration if state.forked_from else 0
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
     await _check_messages(client, history, state)
-    if state.stop is not None and state.stop.reason == "completed" and fork_input.task is None and not fork.requeue:
+    has_answered = state.stop is not None and state.stop.reason == "completed"
+    has_work = fork_input.task is not None or bool(fork.requeue)
+    if has_answered and not has_work:
         answer = f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}"
         raise PastRefused(f"{answer}: give the fork a --task")
-    source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
-    past = _build_past(state, source, fork_input, at)
+    source = ForkedFrom(workflow_id=fork.workflow_id, run_id=shared.run_id, iteration=fork.iteration)
+    past = _build_past(state, source, fork_input, shared.ended_at)
     if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
         raise PastRefused(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
     return past
 
 
 def _build_past(
-    state: AgentState, source: ForkedFrom, fork_input: ForkInput | GoalForkInput, at: datetime
+    state: AgentState, source: ForkedFrom, fork_input: ForkInput | GoalForkInput, ended_at: datetime
 ) -> AgentState:
     if isinstance(fork_input, ForkInput):
-        return fork_state(state, source, fork_input, at)
+        return fork_state(state, source, fork_input, ended_at)
     if not isinstance(state, GoalState):
         raise PastRefused(f"run {source.workflow_id!r} is no goal")
-    return goal_fork_state(state, source, fork_input, at)
+    return goal_fork_state(state, source, fork_input, ended_at)
 
 
-async def _iteration_end(
-    client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
-) -> tuple[RunHistory, WorkflowHistory, datetime]:
-    """Return the segment with the end of the iteration, its history up to that end, and the time.
+class _SharedHistory(NamedTuple):
+    """The history of a segment, up to the end of the last iteration that a fork shares."""
+
+    run_id: str
+    history: WorkflowHistory
+    ended_at: datetime
+
+
+def _shared_history(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> _SharedHistory:
+    """Return the history up to the end of the iteration. Raise NoSuchIteration if it has not ended.
 
     The last iteration of a completed run ends with the run. A terminated run may have stopped in the middle of one.
     """
     try:
         boundary = boundary_of(workflow_id, runs, iteration)
     except NoSuchIteration:
-        last = runs[-1].events[-1]
+        run = runs[-1]
+        last = run.events[-1]
         if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
             raise
-        return runs[-1], runs[-1].history, last.event_time.ToDatetime(tzinfo=UTC)
+        return _SharedHistory(run.run_id, run.history, last.event_time.ToDatetime(tzinfo=UTC))
     run = next(run for run in runs if run.run_id == boundary.run_id)
-    return run, history_until_task(run.history, boundary.event_id), boundary.at
+    return _SharedHistory(run.run_id, history_until_task(run.history, boundary.event_id), boundary.at)
 
 
 async def _check_messages(client: Client, history: WorkflowHistory, state: AgentState) -> None:
@@ -236,7 +246,8 @@ class EndedRun:
 async def read_ended_run(client: Client, workflow_id: str) -> EndedRun:
     """Return the last state of a run, replayed from its history. No worker is needed."""
     runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENT_WORKFLOWS))
-    return EndedRun(workflow_id, await replayed_state(runs[-1].history, converters_of(client, runs[-1].history)))
+    last = runs[-1].history
+    return EndedRun(workflow_id, await replayed_state(last, converters_of(client, last)))
 
 
 async def requeue_in_fork(
@@ -291,12 +302,12 @@ async def undelivered_answers(client: Client, goal_id: str) -> dict[str, Undeliv
         elif happening.kind == "workflow_completed":
             deliveries = GoalResult.model_validate(happening.value).deliveries
             certain_failures = {each.name for each in deliveries if _is_certain_failure(each.error)}
-    return {
-        request.name: UndeliveredAnswer(
-            run, request, request.name not in certain_failures, await last_sending(client, run, request.name)
-        )
-        for request in given_up.values()
-    }
+    answers: dict[str, UndeliveredAnswer] = {}
+    for request in given_up.values():
+        channel = request.name
+        last = await last_sending(client, run, channel)
+        answers[channel] = UndeliveredAnswer(run, request, may_have_arrived=channel not in certain_failures, last=last)
+    return answers
 
 
 def _is_certain_failure(error: str) -> bool:

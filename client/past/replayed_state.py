@@ -1,6 +1,6 @@
 """Replays a history with today's code to get the state or the conversation of a run. Forks and commands use it."""
 
-from contextlib import aclosing
+from dataclasses import replace
 from shlex import quote
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from temporalio.worker import (
 
 from orga.client.errors import PastRefused
 from orga.client.history.chain import RunChain, histories, run_chain
-from orga.client.history.events import happenings, passed_on_state
+from orga.client.history.events import passed_on_state, start_arguments
 from orga.client.history.values import RunConverters, converters_of
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
 from orga.workflows.decisions.result import shown_conversation
@@ -101,8 +101,7 @@ async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessa
         NotAnAgent: The id belongs to a workflow of another type.
         OrgaError: Today's code cannot replay its history.
     """
-    last = (await run_chain(client, workflow_id)).run_ids[-1]
-    state = await _last_state(client, RunChain(workflow_id, (last,)))
+    state = await _last_state(client, await run_chain(client, workflow_id))
     shown: list[ShownMessage] = []
     while state is not None and (page := shown_conversation(state, Page(offset=len(shown)))):
         shown += page
@@ -110,18 +109,13 @@ async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessa
 
 
 async def _last_state(client: Client, chain: RunChain) -> AgentState | None:
-    [run] = await histories(client, chain)
+    """Return the state after the last completed task. None if there was no task yet in the run's only segment."""
+    [run] = await histories(client, replace(chain, run_ids=chain.run_ids[-1:]))
+    converters = converters_of(client, run.history)
     completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     tasks = [event.event_id for event in run.events if event.event_type == completed]
     if tasks:
-        return await replayed_state(history_until_task(run.history, tasks[-1]), converters_of(client, run.history))
-    return await _carried_state(client, chain.workflow_id, run.run_id)
-
-
-async def _carried_state(client: Client, workflow_id: str, run_id: str) -> AgentState | None:
-    """Return the state that the previous segment carried over, or None for the first segment."""
-    async with aclosing(happenings(client, workflow_id, run_id)) as found:
-        async for happening in found:
-            carried = passed_on_state(happening.value)  # the first happening is the start
-            return None if carried is None else AgentState.model_validate(carried)
-    return None
+        return await replayed_state(history_until_task(run.history, tasks[-1]), converters)
+    started = run.events[0].workflow_execution_started_event_attributes
+    passed_on = passed_on_state(await start_arguments(converters.own_converter, started))
+    return None if passed_on is None else AgentState.model_validate(passed_on)

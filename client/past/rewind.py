@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.field_mask_pb2 import FieldMask
 from temporalio.api.common.v1 import Payloads, WorkflowExecution
@@ -28,7 +28,7 @@ from orga.client.history.chain import (
     run_chain,
 )
 from orga.client.history.values import converters_of, intervention_arguments, run_converters
-from orga.client.past.aftermath import (
+from orga.client.past.dropped import (
     Effect,
     LiveDelegate,
     SentIntervention,
@@ -118,7 +118,7 @@ _INTERVENTIONS = (
 """A reset does not deliver these again if the person who rewinds leaves later interventions out."""
 
 
-async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
+async def finish_interrupted_reset(client: Client, boundary: Boundary, argument: Any) -> str:
     """Send the signal of an interrupted reset to this boundary. Return the run id, or "" if there is no such reset."""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
@@ -126,12 +126,11 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
     reset_event = _pending_reset_event(events)
     if reset_event is None or reset_event.event_id != boundary.event_id:
         return ""
-    signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_event.event_id :]]
     converter = converters_of(client, history).own_converter
-    sent_again = [sent.input.payloads for sent in signals if sent.signal_name == signal]
-    arguments = [await intervention_arguments(converter, payloads) for payloads in sent_again]
-    if [argument] not in arguments:
-        await run.signal(signal, argument)
+    sent = [event.workflow_execution_signaled_event_attributes for event in events[reset_event.event_id :]]
+    sent = [each for each in sent if each.signal_name == REWOUND]
+    if [argument] not in [await intervention_arguments(converter, each.input.payloads) for each in sent]:
+        await run.signal(REWOUND, argument)
     return (await run.describe()).run_id
 
 
@@ -251,11 +250,11 @@ def _call_text(effect: Effect) -> str:
 
 async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> RewindPlan:
     """Return what a rewind would do. Raise NoSuchIteration or RunNotFound."""
-    runs, boundary, is_at_the_answer = await _locate_boundary(client, workflow_id, to_iteration)
-    interventions = await interventions_after(client, runs, boundary)
-    effects = await effects_after(client, runs, boundary)
-    delegates = await live_delegates(client, events_after(runs, boundary))
-    return RewindPlan(boundary, interventions, effects, delegates, is_at_the_answer)
+    end = await _locate_end(client, workflow_id, to_iteration)
+    interventions = await interventions_after(client, end.runs, end.boundary)
+    effects = await effects_after(client, end.runs, end.boundary)
+    delegates = await live_delegates(client, events_after(end.runs, end.boundary))
+    return RewindPlan(end.boundary, interventions, effects, delegates, end.is_at_the_answer)
 
 
 async def execute_rewind(
@@ -296,9 +295,8 @@ async def execute_rewind(
     argument = rewind.model_dump(mode="json", exclude_defaults=True)
     try:
         async with _without_delegates(client, boundary):
-            if keep_interventions and (run_id := await finish_cut_reset(client, boundary, REWOUND, argument)):
-                return run_id
-            return await reset(
+            run_id = await finish_interrupted_reset(client, boundary, argument) if keep_interventions else ""
+            return run_id or await reset(
                 client, boundary, REWOUND, argument, keeps_interventions=keep_interventions, sender=sender
             )
     except RPCError as error:
@@ -330,29 +328,36 @@ async def rewind(
     return AgentHandle(client, workflow_id)
 
 
-async def _locate_boundary(
-    client: Client, workflow_id: str, iteration: int, last_run: str | None = None
-) -> tuple[list[RunHistory], Boundary, bool]:
-    """Return the histories that contain the end of an iteration, that end, and whether the iteration gave the answer.
+class _IterationEnd(NamedTuple):
+    runs: Sequence[RunHistory]
+    """The segments of the run, one of which contains the end."""
+    boundary: Boundary
+    is_at_the_answer: bool
+    """True if the run ended with the answer of the iteration."""
 
-    After an interrupted rewind, the new run may not contain that end yet. Then it is in the run that was reset.
+
+async def _locate_end(client: Client, workflow_id: str, iteration: int, last_run: str | None = None) -> _IterationEnd:
+    """Find the end of an iteration in the chain that ends with `last_run`, or else with the latest segment.
+
+    After an interrupted rewind, the new segment may not contain that end yet. Then it is in the one that was reset.
     """
     runs = await histories(client, await run_chain(client, workflow_id, last_run, REWINDABLE_WORKFLOWS))
     if answered := await _answer_boundary(client, workflow_id, runs[-1], iteration):
-        return runs, answered, True
+        return _IterationEnd(runs, answered, is_at_the_answer=True)
     try:
-        return runs, boundary_of(workflow_id, runs, iteration), False
+        return _IterationEnd(runs, boundary_of(workflow_id, runs, iteration), is_at_the_answer=False)
     except NoSuchIteration:
         if (reset_event := _pending_reset_event(runs[-1].events)) is None:
             raise
     base = reset_event.workflow_task_failed_event_attributes.base_run_id
-    return await _locate_boundary(client, workflow_id, iteration, base)
+    return await _locate_end(client, workflow_id, iteration, base)
 
 
 @asynccontextmanager
 async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
     """End the delegates of the dropped part before the block. The run is frozen meanwhile, so it starts no others."""
-    if not await _dropped_delegates(client, boundary) and not await is_frozen(client, boundary.workflow_id):
+    has_delegates = bool(await _dropped_delegates(client, boundary))
+    if not has_delegates and not await is_frozen(client, boundary.workflow_id):  # a run that stayed frozen is unfrozen
         yield
         return
     why = f"the run that delegated is rewound to iteration {boundary.iteration}"
@@ -363,8 +368,8 @@ async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerat
 
 
 async def _dropped_delegates(client: Client, boundary: Boundary) -> tuple[LiveDelegate, ...]:
-    runs, _, _ = await _locate_boundary(client, boundary.workflow_id, boundary.iteration)
-    return await live_delegates(client, events_after(runs, boundary))
+    end = await _locate_end(client, boundary.workflow_id, boundary.iteration)
+    return await live_delegates(client, events_after(end.runs, boundary))
 
 
 async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
@@ -375,6 +380,7 @@ async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, it
     attributes = last.workflow_execution_completed_event_attributes
     [answer] = await converters_of(client, run.history).own_converter.decode(attributes.result.payloads)
     ended = kind_of(answer).result.model_validate(answer)
-    if isinstance(ended, GoalResult) or (ended.termination.reason, ended.iterations) != ("completed", iteration):
+    is_answer = ended.termination.reason == "completed" and ended.iterations == iteration
+    if isinstance(ended, GoalResult) or not is_answer:
         return None
     return boundary_at(workflow_id, run, iteration, attributes.workflow_task_completed_event_id)

@@ -18,7 +18,7 @@ from orga.client.cli.start.task_input import option_names_in_errors, parse_pair,
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, note_missing_worker
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
-from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentIntervention
+from orga.client.past.dropped import ENDING_INTERVENTIONS, Effect, SentIntervention
 from orga.client.past.fork import fork as fork_run
 from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
 from orga.client.runs.agents import run_id_of

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.activities.ports import ToolContext
 from orga.client.errors import NoAnswer, OrgaError
-from orga.client.past import aftermath
+from orga.client.past import dropped
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
@@ -123,7 +123,7 @@ async def test_nothing_is_rewound_while_a_delegate_has_not_ended(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run continues unchanged, with the result of its delegate."""
-    monkeypatch.setattr(aftermath, "GRACE_S", 0.5)
+    monkeypatch.setattr(dropped, "GRACE_S", 0.5)
     agency = Agency()
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), answers("done")], "buyer": [BOOKS]}

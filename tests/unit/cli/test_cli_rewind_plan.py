@@ -13,7 +13,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.steer import rewind as command
 from orga.client.cli.steer.rewind import rewind_plan_lines
 from orga.client.history.chain import Boundary
-from orga.client.past.aftermath import Effect, LiveDelegate, SentIntervention
+from orga.client.past.dropped import Effect, LiveDelegate, SentIntervention
 from orga.client.past.rewind import RewindPlan
 from tests.support.values.core import T0
 

@@ -24,7 +24,7 @@ from orga.client.cli.steer import rewind
 from orga.client.cli.workbench import doctor
 from orga.client.cli.workbench.doctor import DoctorCheck
 from orga.client.errors import RunEnded
-from orga.client.past.aftermath import LiveDelegate, SentIntervention
+from orga.client.past.dropped import LiveDelegate, SentIntervention
 from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
 from orga.client.runs import listing

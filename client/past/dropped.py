@@ -21,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import PastRefused, RunEnded, RunNotFound
 from orga.client.history.chain import Boundary, RunHistory, histories, run_chain
+from orga.client.history.events import passed_on_state, start_arguments
 from orga.client.history.values import RunConverters, converters_of, intervention_arguments
 from orga.client.runs.exchange import Exchange
 from orga.workflows.decisions.begin import carried_state_in_input
@@ -139,7 +140,11 @@ async def _effect(converters: RunConverters, event: HistoryEvent, specs: dict[st
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
         return Effect(
-            _iteration(delegate_activity_id(child)), RUN_TOOL, _time(event), f"{RUN_TOOL} {child}", is_irreversible=True
+            iteration=_iteration(delegate_activity_id(child)),
+            tool=RUN_TOOL,
+            at=_time(event),
+            text=f"{RUN_TOOL} {child}",
+            is_irreversible=True,
         )
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return None
@@ -147,14 +152,15 @@ async def _effect(converters: RunConverters, event: HistoryEvent, specs: dict[st
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
-    if spec.deferred and spec.deferred.has_start and not attributes.activity_id.endswith(START_SUFFIX):
+    has_start = spec.deferred is not None and spec.deferred.has_start
+    if has_start and not attributes.activity_id.endswith(START_SUFFIX):
         return None  # this activity only ends the call; its start is the effect
     call = await _tool_call(converters.for_activity(attributes), attributes.input, spec)
     return Effect(
-        _iteration(attributes.activity_id),
-        spec.name,
-        _time(event),
-        call_summary(call, spec),
+        iteration=_iteration(attributes.activity_id),
+        tool=spec.name,
+        at=_time(event),
+        text=call_summary(call, spec),
         is_irreversible=spec.effect == "irreversible",
         arguments=one_line(to_json(call.arguments, inf_nan_mode="strings").decode(), TEXT_CHARS),
     )
@@ -200,11 +206,8 @@ async def recorded_setup(converters: RunConverters, events: Iterable[HistoryEven
 
 
 async def _read_carried(converter: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
-    """Return the setup that the previous segment carried over. A state that a starter sent does not count."""
-    arguments = await converter.decode(started.input.payloads)
-    if not started.continued_execution_run_id or len(arguments) < 2:
-        return None
-    state = carried_state_in_input(arguments[1])
+    """Return the setup that the previous segment passed on."""
+    state = carried_state_in_input(passed_on_state(await start_arguments(converter, started)))
     return state.setup if state and state.carried_by else None
 
 
@@ -235,7 +238,10 @@ class LiveDelegate:
 
 
 async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tuple[LiveDelegate, ...]:
-    """Return the live delegates that these events started, and those below them, even below one that has ended."""
+    """Return the live delegates that these events started, and the live ones that those delegates have started.
+
+    A delegate that has ended may have started one that is still live.
+    """
     delegates: list[LiveDelegate] = []
     for event in events:
         if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
