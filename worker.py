@@ -15,7 +15,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
@@ -23,13 +23,15 @@ from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError, ServerUnavailable
 from orga.client.runners.workflows import UnpinningRunner, our_runner
+from orga.client.server.pollers import marked_as_ending
 from orga.client.server.search_attributes import are_usable
 from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import forward_core_logs, telemetry
 from orga.client.workers.checked import worker_report
-from orga.client.workers.core_faults import SHUTDOWN_GRACE, work_around_core_faults
+from orga.client.workers.core_faults import work_around_core_faults
 from orga.client.workers.deployment import build_id, deployment_version, make_current_command
 from orga.client.workers.early_start import POLLING_MESSAGE
+from orga.client.workers.ending import NO_LIMIT, WorkerEnd, end_workers
 from orga.client.workers.engine_memory import (
     engine_change_text,
     recorded_engine,
@@ -56,11 +58,18 @@ def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
 
 
 def build_worker(
-    client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
+    client: Client,
+    parts: Parts,
+    task_queue: str,
+    *,
+    version: WorkerDeploymentVersion | None = None,
+    interceptors: Sequence[Interceptor] = (),
+    **options: Any,
 ) -> Worker:
     """Return a worker for agents and their tools, with a deployment version if one is given.
 
-    The first call seals our modules, so that later changes of their files have no effect on this process.
+    The interceptors come after ours. The first call seals our modules, so that later changes of their files have no
+    effect on this process.
     """
     options = _version_options(version) | options
     seal()
@@ -70,7 +79,7 @@ def build_worker(
         task_queue=task_queue,
         workflows=registered.workflows,
         activities=registered.activities,
-        interceptors=registered.interceptors,
+        interceptors=[*registered.interceptors, *interceptors],
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -82,16 +91,16 @@ def build_worker(
 async def serve(
     config: OrgaConfig,
     root: Path,
-    stopping: asyncio.Event,
+    end: WorkerEnd,
     version: WorkerDeploymentVersion | None = None,
     queues: Sequence[str] = (),
 ) -> None:
-    """Work until `stopping` is set. Running activities then get some time to end.
+    """Work until `end` begins, and then until the running calls have ended or are cut off.
 
     Args:
         config: The worker's configuration.
         root: The root of the file tools.
-        stopping: Set when the worker must end.
+        end: Begins when the worker must end.
         version: The worker's deployment version.
         queues: The queues to poll. By default, the queue of the folder and that of the shell's model settings.
     """
@@ -116,7 +125,14 @@ async def serve(
             if version is None and not connected.endpoint.embedded:
                 await require_own_policy(connected.client, connected.task_queue, worker_policy(config, parts.policy))
             workers = [
-                build_worker(connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE)
+                build_worker(
+                    connected.client,
+                    parts,
+                    queue,
+                    version=version,
+                    interceptors=[end],
+                    graceful_shutdown_timeout=NO_LIMIT,
+                )
                 for queue in polled
             ]
             async with supporting_services(parts), observed.watch(connected.client), AsyncExitStack() as stack:
@@ -130,7 +146,10 @@ async def serve(
                     _report(text)
                 names = " and ".join(map(repr, polled))
                 _report(f"{POLLING_MESSAGE} {names} at {connected.endpoint.address}; Ctrl-C stops it")
-                await stopping.wait()
+                await end.wait_for_begin()
+                _report(str(end))
+                with marked_as_ending():
+                    await end_workers(workers)
     finally:
         observed.shutdown()
 
@@ -148,11 +167,12 @@ async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection
 
 
 async def _run(config: OrgaConfig, root: Path, version: WorkerDeploymentVersion | None, queues: Sequence[str]) -> None:
-    stopping = asyncio.Event()
+    end = WorkerEnd()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    await serve(config, root, stopping, version, queues)
+        loop.add_signal_handler(number, end.stop)
+    loop.add_signal_handler(signal.SIGUSR1, end.finish)
+    await serve(config, root, end, version, queues)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -195,7 +215,8 @@ def _read_config(options: argparse.Namespace) -> OrgaConfig:
 def _parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="orga-worker",
-        description="Run agents, their models and their tools. Ctrl-C stops the worker; its runs continue on others.",
+        description="Run agents, their models and their tools. Ctrl-C stops the worker; its runs continue on others. "
+        "Running calls then have 10 seconds to end. SIGUSR1 ends the worker without a limit for them.",
     )
     parser.add_argument("--config", type=Path, help="path of orga.toml; by default it is searched from here upwards")
     parser.add_argument("--address", help="host:port of the Temporal server; by default as in orga.toml")

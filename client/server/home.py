@@ -38,6 +38,8 @@ class Home:
         """Folder of people's logins at MCP servers (`orga.activities.adapters.mcp.login`)."""
         self.blocked_loops = folder / "holds.json"
         """Blocked event loops of workers (`orga.client.workers.registrations`)."""
+        self.ending_workers = folder / "ending"
+        """Folder of locks, named by process number. A worker holds its lock while it only finishes its calls."""
         self.chat_input = folder / "chat_history"
         """The input history of `orga chat`."""
         self.console_token = folder / "console-token"

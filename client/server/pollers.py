@@ -2,7 +2,8 @@
 
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
@@ -12,8 +13,9 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.activities.adapters.shared_files import acquire_lock, is_locked
 from orga.client.errors import ServerUnavailable
-from orga.client.server.home import UnreadableTable, read_table, server_home, write_table
+from orga.client.server.home import UnreadableTable, prepare_home, read_table, server_home, write_table
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.input import Workplace
 
@@ -47,12 +49,17 @@ async def describe_queue(
 
 
 def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
-    """Return the workers that poll, without workers that are known to be dead."""
+    """Return the workers that poll. The server lists a worker for a minute after its last poll.
+
+    Workers of this machine that are dead or end are left out.
+    """
     oldest = datetime.now(UTC) - RECENT
     return [
         poller
         for poller in answer.pollers
-        if poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest and may_live(poller.identity)
+        if poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest
+        and may_live(poller.identity)
+        and not _is_ending(poller.identity)
     ]
 
 
@@ -108,17 +115,45 @@ def short_policy(policy: str) -> str:
 
 
 def may_live(identity: str) -> bool:
-    """Return False for a dead process of this machine. The server still lists a killed worker for a minute."""
-    pid, at, host = WorkerIdentity.parse(identity).process.partition("@")
-    if not at or not pid.isdigit() or host != socket.gethostname():
+    """Return False for a dead process of this machine."""
+    pid = _local_pid(identity)
+    if pid is None:
         return True
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass  # the process lives, and belongs to another user
     return True
+
+
+def _local_pid(identity: str) -> int | None:
+    """Return the process number of a worker on this machine, or None."""
+    pid, at, host = WorkerIdentity.parse(identity).process.partition("@")
+    return int(pid) if at and pid.isdigit() and host == socket.gethostname() else None
+
+
+def _is_ending(identity: str) -> bool:
+    pid = _local_pid(identity)
+    return pid is not None and is_locked(server_home().ending_workers / str(pid))
+
+
+@contextmanager
+def marked_as_ending() -> Generator[None]:
+    """Let this user's commands know that this worker polls no more. Without the mark they notice after a minute."""
+    mark: int | None = None
+    folder = server_home().ending_workers
+    with suppress(OSError, ServerUnavailable):
+        prepare_home()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        mark = acquire_lock(folder / str(os.getpid()))
+    try:
+        yield
+    finally:
+        if mark is not None:
+            (folder / str(os.getpid())).unlink(missing_ok=True)
+            os.close(mark)
 
 
 def remember_blocked_loop(block: object) -> None:

@@ -1,4 +1,4 @@
-"""A worker as a child process. It ends when its parent closes the pipe to its standard input, or dies in any way.
+"""A worker as a child process. When its parent closes the pipe to its standard input or dies, it finishes its calls.
 
 The order comes over the same pipe, as one line of JSON. While the process waits for it, it loads the worker's code.
 """
@@ -15,14 +15,14 @@ from orga.isolated import interrupt_silently
 
 
 def listen(orders: SimpleQueue[bytes]) -> None:
-    """Pass the order on, wait for the end of standard input, then terminate this process."""
+    """Pass the order on, wait for the end of standard input, then let this process finish its calls and end."""
     received = b""
     while piece := os.read(0, 65_536):
         if b"\n" not in received:
             received += piece
             if b"\n" in received:
                 orders.put(received)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGUSR1)
 
 
 def main() -> None:

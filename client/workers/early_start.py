@@ -22,6 +22,9 @@ KEPT_LOGS = 10
 POLLING_MESSAGE = "worker polls task queue"
 """The first words of the line that a worker logs once it polls."""
 
+ENDING_MESSAGE = "worker ends"
+"""The first words of the line that a worker logs once it takes no more tasks."""
+
 
 @dataclass(frozen=True)
 class WorkerOrder:

@@ -1,4 +1,4 @@
-"""Starts and stops the worker process of a command, or keeps one running while the command needs a worker."""
+"""Starts and ends the worker process of a command, or keeps one running while the command needs a worker."""
 
 import asyncio
 import signal
@@ -17,6 +17,7 @@ from orga.client.server.endpoint import Report
 from orga.client.server.pollers import WorkerIdentity, local_process, poller_identities
 from orga.client.workers.deployment import Routing, no_workers_text, routing
 from orga.client.workers.early_start import (
+    ENDING_MESSAGE,
     POLLING_MESSAGE,
     EarlyWorker,
     WorkerOrder,
@@ -27,6 +28,11 @@ from orga.client.workers.early_start import (
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
+"""Seconds for a stopping worker, which cuts off long calls. Then it is killed."""
+FINISH_WAIT_S = 2.0
+"""Seconds that a command waits at its end for its worker's calls, which are then calls of other runs."""
+DETACH_WAIT_S = 10.0
+"""Seconds that an interrupted command waits for its worker's calls. In a container, its end may kill the worker."""
 CHECK_S = 0.05
 """Seconds between two questions to the server whether the starting worker polls."""
 END_CHECK_S = 0.01
@@ -48,7 +54,7 @@ class WorkerFailed(OrgaError):
 
 
 class WorkerProcess:
-    """A worker process that this command started. It ends with the command, even if the command is killed."""
+    """A worker process that this command started. When the command ends in any way, the worker finishes its calls."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path | None) -> None:
         self._process = process
@@ -88,14 +94,44 @@ class WorkerProcess:
         return local_process(self.pid) in {WorkerIdentity.parse(identity).process for identity in identities}
 
     async def stop(self) -> None:
-        deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
+        await self._wait_or_kill(STOP_TIMEOUT_S)
+        self._close()
+
+    async def finish(self, wait_s: float) -> str:
+        """Let the worker finish its calls and end. Wait for this at most `wait_s` seconds.
+
+        If the worker does not react within `STOP_TIMEOUT_S`, kill it.
+
+        Returns:
+            A text about the worker that goes on without this command. Empty if it has ended.
+        """
+        self._close()
+        if await self._has_ended_in(wait_s):
+            return ""
+        reaction_deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S - wait_s
+        while not (ending := [line for line in self._log_text().splitlines() if line.startswith(ENDING_MESSAGE)]):
+            if await self._has_ended_in(CHECK_S):
+                return ""
+            if asyncio.get_running_loop().time() > reaction_deadline:
+                await self._wait_or_kill(0.0)
+                return ""
+        calls = ending[-1].removeprefix(ENDING_MESSAGE)
+        return f"worker {self.pid} ends later{calls} (cut off: kill {self.pid})"
+
+    async def _wait_or_kill(self, limit_s: float) -> None:
+        if not await self._has_ended_in(limit_s):
+            self._process.kill()
+            await self.wait_for_end()
+
+    async def _has_ended_in(self, limit_s: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + limit_s
         while self.exit_code() is None:
             if asyncio.get_running_loop().time() > deadline:
-                self._process.kill()
+                return False
             await asyncio.sleep(END_CHECK_S)
-        self._close()
+        return True
 
     def kill(self) -> None:
         self._process.kill()
@@ -185,10 +221,12 @@ class WorkerKeeper:
             with suppress(RPCError):  # the server is away: wait until it returns
                 await self._replace()
 
-    async def stop(self) -> None:
+    async def finish(self, wait_s: float) -> None:
+        """Let our own worker finish its calls and end. Report if it still runs after `wait_s` seconds."""
         if self.own is not None:
-            await self.own.stop()
-            self.own = None
+            own, self.own = self.own, None
+            if goes_on := await own.finish(wait_s):
+                self.report(goes_on)
 
     async def _replace(self) -> None:
         if self.own is not None and self.own.exit_code() is None:
@@ -197,7 +235,7 @@ class WorkerKeeper:
             died_early = time.monotonic() - self._started_at < HEALTHY_S
             self._deaths = self._deaths + 1 if died_early else 1
             self.report(f"worker {self.own.pid} died; its log: {self.own.log}")
-            await self.stop()
+            await self.finish(FINISH_WAIT_S)
             if not self.is_keeping:
                 died = f"{MAX_DEATHS} workers in a row died soon after their start"
                 self.report(f"{died}, so no other one is started; see their logs")
@@ -225,16 +263,20 @@ class WorkerKeeper:
 async def keep_worker(
     client: Client, order: WorkerOrder, report: Report, require_usable: RequireUsable
 ) -> AsyncGenerator[WorkerKeeper]:
-    """Keep a worker polling until the block ends, then stop our own worker. Raise the errors of `ensure`."""
+    """Keep a worker polling until the block ends, then let our own worker end. Raise the errors of `ensure`."""
     keeper = WorkerKeeper(client, order, report, require_usable)
     await keeper.ensure()
     keeping = asyncio.create_task(keeper.keep())
+    wait_s = FINISH_WAIT_S
     try:
         yield keeper
+    except asyncio.CancelledError:
+        wait_s = DETACH_WAIT_S
+        raise
     finally:
         keeping.cancel()
         try:
             with suppress(asyncio.CancelledError):
                 await keeping
         finally:
-            await keeper.stop()
+            await keeper.finish(wait_s)

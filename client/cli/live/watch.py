@@ -39,7 +39,7 @@ from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.journal.watcher import LiveActivity
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.process import STOP_TIMEOUT_S, WorkerKeeper
+from orga.client.workers.process import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.session_result import TurnResult
@@ -281,8 +281,7 @@ async def follow(
 
 def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
     if keeper is not None and keeper.own is not None:
-        ending = f"our worker ends within {STOP_TIMEOUT_S:g} s, and cuts off a longer call (Ctrl-C again: at once)"
-        state = f"{ending}, then the run waits for another"
+        state = "our worker finishes its calls (Ctrl-C again: do not wait), then the run waits for another worker"
     else:
         state = "the run continues while a worker polls"
     return f"detached: {state}. To come back: orga attach {quote(run_id)}"

@@ -119,7 +119,7 @@ def test_ctrl_c_detaches_and_attach_returns(held: Orga, chat: ChatServer) -> Non
         run_id = running.line(RUN_LINE)[1]
         running.line("✓ read_file notes.md")
         running.send(signal.SIGINT)
-        running.line(rf"detached: our worker ends within 15 s, and cuts off a longer call .*orga attach {run_id}$")
+        running.line(rf"detached: our worker finishes its calls .*orga attach {run_id}$")
         chat.release.set()
         assert running.code() == 130
     assert json.loads(held("list", "--running", "--json").out)[0]["id"] == run_id
@@ -127,7 +127,7 @@ def test_ctrl_c_detaches_and_attach_returns(held: Orga, chat: ChatServer) -> Non
     assert (back.code, back.out) == (0, "half an answer\n")
 
 
-def test_a_second_signal_exits_at_once_and_leaves_no_worker(held: Orga) -> None:
+def test_a_second_signal_exits_at_once_and_an_abort_then_ends_its_worker(held: Orga) -> None:
     with held.started("run", "a task") as running:
         worker = int(running.line(WORKER_LINE)[1])
         run_id = running.line(RUN_LINE)[1]
@@ -141,6 +141,46 @@ def test_a_second_signal_exits_at_once_and_leaves_no_worker(held: Orga) -> None:
     assert ended.code == 5
     assert "aborted (enough)" in ended.err
     assert is_gone(worker)
+
+
+@pytest.mark.parametrize("is_killed", [pytest.param(False, id="ended"), pytest.param(True, id="killed")])
+def test_a_worker_outlives_its_command_until_a_call_of_another_terminal_has_ended(
+    held: Orga, chat: ChatServer, *, is_killed: bool
+) -> None:
+    """The call is not made again, although another worker takes over the run."""
+    with held.started("run", "a task") as first:
+        worker = int(first.line(WORKER_LINE)[1])
+        run_id = first.line(RUN_LINE)[1]
+        with held.started("run", "a task") as second:
+            other = second.line(RUN_LINE)[1]
+            second.line("✓ read_file notes.md")
+            wait_for_requests(chat, 4)
+            if is_killed:
+                first.send(signal.SIGKILL)
+            else:
+                assert held("abort", run_id, "enough").code == 0
+                first.line(
+                    rf"worker {worker} ends later, after its calls: reason of {other} \(cut off: kill {worker}\)"
+                )
+            first.code()
+            assert second.line(WORKER_LINE)[1] != str(worker)
+            assert is_alive(worker)
+            chat.release.set()
+            assert second.code() == 0
+    assert second.out == ["half an answer"]
+    assert len(chat.requests) == 4
+    assert is_gone(worker)
+
+
+def wait_for_requests(chat: ChatServer, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(chat.requests) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(chat.requests) == count
+
+
+def is_alive(pid: int) -> bool:
+    return not subprocess.run(["kill", "-0", str(pid)], capture_output=True, check=False).returncode
 
 
 def is_gone(pid: int) -> bool:

@@ -79,7 +79,7 @@ def test_an_early_worker_ends_with_its_parent(home: Path) -> None:
     begun = early_start.start_without_order()
     assert begun.process.stdin is not None
     begun.process.stdin.close()
-    assert begun.process.wait(PATIENCE_S) == -signal.SIGTERM
+    assert begun.process.wait(PATIENCE_S) == -signal.SIGUSR1
     assert none_is_left(home)
 
 

@@ -31,7 +31,7 @@ async def test_workers_that_die_early_are_replaced_twice_and_then_reported(monke
     await keeper.ensure()
     async with asyncio.timeout(30):
         await keeper.keep()
-    await keeper.stop()
+    await keeper.finish(1.0)
 
     assert (len(started), keeper.is_keeping) == (3, False)
     assert lines[-1] == "3 workers in a row died soon after their start, so no other one is started; see their logs"
