@@ -112,7 +112,7 @@ def _type_below(kind: Any, key: str) -> Any:
         return kind.model_fields[key].annotation if key in kind.model_fields else None
     if get_origin(kind) is dict:
         return get_args(kind)[1]
-    return get_args(kind)[0] if key.isdecimal() else None
+    return get_args(kind)[0] if get_origin(kind) in {tuple, list} and key.isdecimal() else None
 
 
 def _is_bool_within(value: Any) -> bool:

@@ -46,6 +46,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--timeout", "0"], "orga: --timeout 0.0: ", id="no time at all"),
         pytest.param(["run", "x", "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="misspelled key"),
         pytest.param(["run", "x", "--set", "recovery.max_attempt=3"], "'max_attempts'", id="misspelled deep key"),
+        pytest.param(
+            ["run", "x", "--set", "max_iterations.0=3"], "--set max_iterations.0: unknown key", id="an item of a number"
+        ),
         pytest.param(["run", "x", "--set", "temperature=hot"], "orga: --set temperature=hot: ", id="wrong type"),
         pytest.param(
             ["run", "x", "--set", "knowledge=1"], "--set knowledge=1: Input should be", id="a table that is none"

@@ -153,6 +153,7 @@ def test_a_file_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     ("variable", "value", "says"),
     [
         pytest.param("ORGA_TEMPORAL__ADRESS", "x", "did you mean 'address'", id="misspelled key"),
+        pytest.param("ORGA_TEMPORAL__ADDRESS__0", "x", "temporal.address", id="an item of a text"),
         pytest.param("ORGA_TEMPRAL__ADDRESS", "x", "did you mean 'temporal'", id="misspelled section"),
         pytest.param("ORGA_AGENTS__A__CONFIG__MAX_ITERATIONS", "-1", "greater than or equal to 1", id="bad value"),
         pytest.param("ORGA_POLICY", "allow", "ORGA_POLICY__KEY", id="a whole section"),
