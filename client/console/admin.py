@@ -106,7 +106,7 @@ async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
 async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
     """Load the configuration to use its addresses and stores. Raise Problem if it is not trusted or cannot be used."""
     try:
-        return (await asyncio.to_thread(load_config, call.console.config_file)).config
+        return await asyncio.to_thread(load_config, call.console.config_file)
     except ConfigError:  # its text contains paths
         detail = "the configuration cannot be used, or nobody has trusted it. Run `orga doctor` in the console's folder"
         raise Problem(503, detail) from None
