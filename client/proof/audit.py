@@ -1,9 +1,9 @@
 """Audits runs: a policy engine judges every recorded proposal again. No worker, tool or model is needed."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio.client import Client
 
@@ -13,11 +13,11 @@ from orga.activities.ports import PolicyEngine
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
-from orga.client.history.values import converters_of
+from orga.client.history.values import RunConverters, converters_of
 from orga.client.proof.gate_record import GATE, AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import progress_observer, replay_history
-from orga.client.runners.workflows import Observer
 from orga.client.server.endpoint import Report
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.delegation import child_id
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 
@@ -79,22 +79,19 @@ class Rejudger:
         """
         request = recorded.request
         verdicts = await self._verdicts(request)
-        proposals = [(call.name, call.call_id, call.arguments) for call in request.calls]
-        if not proposals and request.plan:
-            proposals = [(PLAN, "", {"steps": [step.model_dump() for step in request.plan]})]
-        elif not proposals:
-            proposals = [(ANSWER, "", {"answer": request.answer})]
         return [
             VerdictComparison(
-                run,
-                request.iteration,
-                request.purpose,
-                *proposal,
-                request.approved_by,
-                _effective_verdict(request, old),
-                new,
+                run=run,
+                iteration=request.iteration,
+                purpose=request.purpose,
+                tool=proposal.name,
+                call_id=proposal.call_id,
+                arguments=proposal.arguments,
+                approved_by=request.approved_by,
+                recorded=_effective_verdict(request, old),
+                now=new,
             )
-            for proposal, old, new in zip(proposals, recorded.decisions, verdicts, strict=True)
+            for proposal, old, new in zip(_proposals(request), recorded.decisions, verdicts, strict=True)
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
@@ -110,6 +107,15 @@ class Rejudger:
             failure = self._engine.failure
             raise OrgaError(f"the policy engine failed: {type(failure).__name__}: {failure}") from failure
         return verdicts
+
+
+def _proposals(request: GateRequest) -> Sequence[ToolCall]:
+    """Return the proposed calls. A plan or an answer is returned as a call, too."""
+    if request.calls:
+        return request.calls
+    if request.plan:
+        return [ToolCall(call_id="", name=PLAN, arguments={"steps": [step.model_dump() for step in request.plan]})]
+    return [ToolCall(call_id="", name=ANSWER, arguments={"answer": request.answer})]
 
 
 class _RecordingEngine:
@@ -151,9 +157,8 @@ class RunAudit:
     @property
     def is_same(self) -> bool:
         """True if every proposal was judged again with the same verdict, and no call ran without its verdict."""
-        return not (self.not_rebuilt or self.breaches) and all(
-            judgement.change == SAME for judgement in self.judgements
-        )
+        has_same_verdicts = all(judgement.change == SAME for judgement in self.judgements)
+        return has_same_verdicts and not self.not_rebuilt and not self.breaches
 
 
 def change_counts(audits: Iterable[RunAudit]) -> dict[str, int]:
@@ -184,54 +189,59 @@ async def run_audits(
         NotAnAgent: One of them belongs to a workflow of another type.
         OrgaError: The engine failed.
     """
-    waiting, seen = [(run, are_named) for run in runs], set[str]()
+    waiting = list(runs)
+    named = set(waiting) if are_named else set[str]()
+    seen = set[str]()
     while waiting:
-        run, is_named = waiting.pop(0)
+        run = waiting.pop(0)
         if run in seen:
             continue
         seen.add(run)
         try:
-            audit, delegated = await _audit(client, run, rejudge, report)
+            audited = await _audit(client, run, rejudge, report)
         except (RunNotFound, NotAnAgent) as error:
-            if is_named:
+            if run in named:
                 raise
-            audit, delegated = RunAudit(run, not_rebuilt=(str(error),)), []
-        yield audit
-        waiting = [*((child, False) for child in delegated), *waiting]
+            audited = _AuditedRun(RunAudit(run, not_rebuilt=(str(error),)), delegates=[])
+        yield audited.audit
+        waiting = [*audited.delegates, *waiting]
 
 
-async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) -> tuple[RunAudit, list[str]]:
+class _AuditedRun(NamedTuple):
+    audit: RunAudit
+    delegates: list[str]
+
+
+async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) -> _AuditedRun:
     chain = await run_chain(client, run)
     judgements: list[VerdictComparison] = []
     not_rebuilt = ["the server no longer has the oldest runs of its chain"] if chain.is_cut else []
-    delegated: list[str] = []
+    delegates: list[str] = []
     found_breaches: list[str] = []
     parts = await histories(client, chain)
     for number, part in enumerate(parts, 1):
-        record, problem = await _record(client, part, progress_observer(report, run, number, parts))
-        if problem:
-            not_rebuilt.append(problem)
+        converters = converters_of(client, part.history)
+        record = GateRecord(converters.base.payload_converter)
+        progress = progress_observer(report, run, number, parts)
+        outcome = await replay_history(part.history, converters, record.observe, progress)
+        if outcome.failure:
+            not_rebuilt.append(await _not_rebuilt_text(part, record, converters, outcome.failure))
         else:
-            found_breaches += await breaches(part.history, record, converters_of(client, part.history))
+            found_breaches += await breaches(part.history, record, converters)
         for fact in record.facts:
             if isinstance(fact, AnsweredRequest):
                 report(f"{run}: {len(judgements):,} proposals judged again")
                 judgements += await rejudge.compare_verdicts(run, fact)
             elif fact.kind == "child":
-                delegated.append(child_id(run, fact.place))
-    return RunAudit(run, tuple(judgements), tuple(not_rebuilt), tuple(found_breaches)), delegated
+                delegates.append(child_id(run, fact.place))
+    return _AuditedRun(RunAudit(run, tuple(judgements), tuple(not_rebuilt), tuple(found_breaches)), delegates)
 
 
-async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, str]:
-    """Return the requests to the gate, and the reason why some could not be rebuilt or ""."""
-    converters = converters_of(client, part.history)
-    record = GateRecord(converters.base.payload_converter)
-    outcome = await replay_history(part.history, converters, record.observe, observe)
-    if not outcome.failure:
-        return record, ""
+async def _not_rebuilt_text(part: RunHistory, record: GateRecord, converters: RunConverters, failure: str) -> str:
+    """Return how many requests to the gate a failed replay has not rebuilt, and why."""
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     events = read_events(converters, part.events)
     answered = [event async for event in events if event.name == GATE and event.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
     why = f"run {part.run_id[:13]}: today's code does not replay it, so {count}"
-    return record, f"{why} requests to the gate are not judged again: {outcome.failure}"
+    return f"{why} requests to the gate are not judged again: {failure}"

@@ -4,9 +4,10 @@ The record has the requests of a run to its gate, the verdicts, and the calls th
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
@@ -89,11 +90,9 @@ class GateRecord:
             return
         verdicts: tuple[Verdict, ...] | None = None
         if result.HasField("completed"):
-            try:
+            with suppress(ValidationError):
                 answer = Verdicts.model_validate(_first_value(self._converter, [result.completed.result]))
                 verdicts = answer.for_places(request.places)
-            except ValidationError:
-                verdicts = None
         self.facts.append(AnsweredRequest(request, verdicts))
 
     def _record_command(self, command: WorkflowCommand) -> None:
@@ -101,16 +100,16 @@ class GateRecord:
             child = command.start_child_workflow_execution
             self.facts.append(started_child(child.workflow_id, _first_value(self._converter, child.input)))
             return
-        is_local = command.HasField("schedule_local_activity")
-        if not is_local and not command.HasField("schedule_activity"):
+        if command.HasField("schedule_local_activity"):
+            kind, scheduled = "local", command.schedule_local_activity
+        elif command.HasField("schedule_activity"):
+            kind, scheduled = "activity", command.schedule_activity
+        else:
             return
-        scheduled = command.schedule_local_activity if is_local else command.schedule_activity
+        request = _first_value(self._converter, scheduled.arguments)
         if scheduled.activity_type == GATE:
-            request = _first_value(self._converter, scheduled.arguments)
             self._requests[scheduled.seq] = GateRequest.model_validate(request)
         elif scheduled.activity_type not in OWN_ACTIVITIES:
-            request = _first_value(self._converter, scheduled.arguments)
-            kind = "local" if is_local else "activity"
             self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
 
 
@@ -133,8 +132,15 @@ async def started_calls(history: WorkflowHistory, converters: RunConverters) -> 
 def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> StartedCall:
     """Return a tool's activity, from its input as plain JSON."""
     given = as_object(request)
-    call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
-    return StartedCall(kind, name, place, call_id, as_object(given.get("arguments")), permit, _caller(given))
+    return StartedCall(
+        kind,
+        name,
+        place,
+        call_id=str(given.get("call_id", "")),
+        arguments=as_object(given.get("arguments")),
+        permit=str(given.get("permit", "")),
+        caller=_caller(given),
+    )
 
 
 def _caller(request: dict[str, Any]) -> Caller | None:
@@ -148,7 +154,8 @@ def _caller(request: dict[str, Any]) -> Caller | None:
 def started_child(workflow_id: str, given: Any) -> StartedCall:
     """Return a run of another agent as the `delegate` call that started it, from its input as plain JSON."""
     agent, task = delegate_arguments(as_object(given))
-    return StartedCall("child", RUN_TOOL, delegate_activity_id(workflow_id), "", {"agent": agent, "task": task})
+    place = delegate_activity_id(workflow_id)
+    return StartedCall("child", RUN_TOOL, place, call_id="", arguments={"agent": agent, "task": task})
 
 
 async def _decode(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
@@ -156,12 +163,16 @@ async def _decode(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
 
 
 def _first_value(converter: PayloadConverter, payloads: Sequence[Payload]) -> Any:
-    values: Iterator[Any] = iter(converter.from_payloads(payloads))
-    return next(values, None)
+    return next(iter(converter.from_payloads(payloads)), None)
 
 
-CallKey = tuple[str, str, str]
-"""The tool, the id of the call, and its arguments as JSON. A verdict counts for one key."""
+class CallKey(NamedTuple):
+    """Identifies a call for the gate: a verdict counts only for calls with the same key."""
+
+    tool: str
+    call_id: str
+    arguments: str
+    """As JSON with sorted keys."""
 
 
 async def breaches(history: WorkflowHistory, record: GateRecord, converters: RunConverters) -> list[str]:
@@ -232,4 +243,4 @@ def _call_keys(call: ToolCall, verdict: Verdict) -> list[CallKey]:
 
 
 def _call_key(name: str, call_id: str, arguments: dict[str, Any]) -> CallKey:
-    return name, call_id, json.dumps(arguments, sort_keys=True)
+    return CallKey(name, call_id, json.dumps(arguments, sort_keys=True))

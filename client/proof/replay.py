@@ -33,7 +33,7 @@ class ReplayOutcome:
     failure: str
     """Why the replay differed from the history, or ""."""
     ending: list[Any] | None
-    """The run's result, or the input of its next segment. None if the history ends with neither."""
+    """The run's result, or the input of its next segment. None if the history ends with neither, or after a failure."""
 
 
 async def replay_history(history: WorkflowHistory, converters: RunConverters, *observers: Observer) -> ReplayOutcome:
@@ -96,20 +96,17 @@ def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
 
 def first_difference(recorded: Any, computed: Any, path: str = "") -> str:
     """Return the path to the first difference, as in `plan.steps[2]`, or "". `computed` may have additional keys."""
-    if isinstance(recorded, dict) and isinstance(computed, dict):
-        old, new = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
-        for key, value in old.items():
-            if found := first_difference(value, new.get(key), f"{path}.{key}".lstrip(".")):
-                return found
-        return ""
-    if isinstance(recorded, list) and isinstance(computed, list):
-        old_items, new_items = cast("list[Any]", recorded), cast("list[Any]", computed)
-        if len(old_items) == len(new_items):
-            for index, (old_item, new_item) in enumerate(zip(old_items, new_items, strict=True)):
-                if found := first_difference(old_item, new_item, f"{path}[{index}]"):
-                    return found
-            return ""
-    return "" if recorded == computed else path or "value"
+    match recorded, computed:
+        case dict(), dict():
+            old, new = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
+            parts = [(value, new.get(key), f"{path}.{key}".lstrip(".")) for key, value in old.items()]
+        case list(), list() if len(cast("list[Any]", recorded)) == len(cast("list[Any]", computed)):
+            items = enumerate(zip(cast("list[Any]", recorded), cast("list[Any]", computed), strict=True))
+            parts = [(old, new, f"{path}[{index}]") for index, (old, new) in items]
+        case _:
+            return "" if recorded == computed else path or "value"
+    differences = (first_difference(old, new, place) for old, new, place in parts)
+    return next(filter(None, differences), "")
 
 
 class _Ending:

@@ -6,7 +6,8 @@ file alone shows less, so its result lists the checks that need the history.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
@@ -82,28 +83,35 @@ class ChainFolds:
         self._lacks_note = is_cut
         """True until the note about the deleted segments is fed."""
 
-    async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
-        """Add the next segment. Return the number of its model calls, and the fault of their contexts or ""."""
+    async def feed(self, client: Client, run: RunHistory) -> "_CheckedCalls":
+        """Add the next segment, and check the contexts of its model calls."""
         fold = ContextFold()
         contexts = GuardedFold[None](fold.feed)
         calls, last = 0, 0
         try:
             async for happening in read_events(converters_of(client, run.history), run.events):
                 last = happening.event_id
-                calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
+                if happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES:
+                    calls += 1
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
                 if self._lacks_note:  # the note follows the start of the run, as in `read_journal`
                     self._lacks_note = False
                     self._feed(past_missing(happening))
         except Exception as error:  # the events cannot be decoded, which is a finding, too
-            return calls, fault_at(f"event {last + 1} and later", error)
-        return calls, contexts.fault
+            return _CheckedCalls(calls, fault_at(f"event {last + 1} and later", error))
+        return _CheckedCalls(calls, contexts.fault)
 
     def _feed(self, happening: Happening) -> None:
         self.journal.feed(happening, f"event {happening.event_id}")
         self.miscounts.feed(happening, "the events")
         self.is_completed = self.is_completed or happening.kind == "workflow_completed"
+
+
+class _CheckedCalls(NamedTuple):
+    checked: int
+    fault: str
+    """The calls that did not pass the check, on one line, or ""."""
 
 
 def fault_at(event: str, error: Exception) -> str:
@@ -113,10 +121,7 @@ def fault_at(event: str, error: Exception) -> str:
 _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
-async def _check_permits(
-    client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys
-) -> tuple[int, str]:
-    """Return the number of checked calls, and one line about the calls without a valid permit or ""."""
+async def _check_permits(client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys) -> _CheckedCalls:
     started = await started_calls(run.history, converters_of(client, run.history))
     calls = [call for call in started if call.kind == "activity"]
     calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # not in the history
@@ -127,14 +132,11 @@ async def _check_permits(
 
     def is_signed(call: StartedCall) -> bool:
         signed, activity_id = SignedCall(call.name, call.arguments, call.caller), call_activity_id(call.place)
-        return any(
-            keys.is_valid(
-                call.permit, ActivityIdentity(client.namespace, run.history.workflow_id, run_id, activity_id), signed
-            )
-            for run_id in run_ids
-        )
+        identity = partial(ActivityIdentity, client.namespace, run.history.workflow_id)
+        return any(keys.is_valid(call.permit, identity(run_id, activity_id), signed) for run_id in run_ids)
 
-    return len(calls), "; ".join(f"{call.place} {call.name}: no valid permit" for call in calls if not is_signed(call))
+    faults = [f"{call.place} {call.name}: no valid permit" for call in calls if not is_signed(call)]
+    return _CheckedCalls(len(calls), "; ".join(faults))
 
 
 MAX_SHOWN_FAULTS = 5
@@ -200,17 +202,16 @@ async def check_histories(
     for number, run in enumerate(runs, 1):
         observe = progress_observer(report, workflow_id, number, runs)
         checks += await _replay_checks(client, workflow_id, run, permits, observe)
-        calls, fault = await folds.feed(client, run)
-        checks.append(
-            _named_check("contexts", workflow_id, fault, f"{calls} model calls have their digests", run.run_id)
-        )
+        calls = await folds.feed(client, run)
+        success = f"{calls.checked} model calls have their digests"
+        checks.append(_check("contexts", workflow_id, calls.fault, success, run.run_id))
     entries = folds.journal.found
     faults = folds.journal.fault or "; ".join(law_faults(entries))
     last = f"last hash {entries[-1].hash}" if entries else "no hash"
-    checks.append(_named_check("journal", workflow_id, faults, f"{len(entries)} entries, {last}"))
+    checks.append(_check("journal", workflow_id, faults, f"{len(entries)} entries, {last}"))
     if folds.is_completed:
         miscounts = folds.miscounts.fault or "; ".join(folds.miscounts.found)
-        checks.append(_named_check("counters", workflow_id, miscounts, "the result counts what happened"))
+        checks.append(_check("counters", workflow_id, miscounts, "the result counts what happened"))
     return checks, entries
 
 
@@ -225,7 +226,7 @@ async def _replay_checks(
     checks: list[Check] = []
 
     def add(name: str, fault: str, success: str) -> None:
-        checks.append(_named_check(name, workflow_id, fault, success, run.run_id))
+        checks.append(_check(name, workflow_id, fault, success, run.run_id))
 
     add("replay", outcome.failure, f"{len(run.events)} events")
     if plan.rounds:
@@ -236,8 +237,8 @@ async def _replay_checks(
     judged = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     add("gate", "; ".join(faults[:MAX_SHOWN_FAULTS]), f"{judged} judgements; nothing was carried out without one")
     if permits:
-        calls, fault = await _check_permits(client, run, record.facts, permits)
-        add("permits", fault, f"{calls} calls bear the gate's signature")
+        calls = await _check_permits(client, run, record.facts, permits)
+        add("permits", calls.fault, f"{calls.checked} calls bear the gate's signature")
     if recorded := await recorded_decisions(run.history, converters):
         success = f"{len(recorded)} decisions follow from their fields, facts and rules"
         add("decisions", decision_fault(recorded, decisions.made), success)
@@ -247,7 +248,8 @@ async def _replay_checks(
     return checks
 
 
-def _named_check(name: str, workflow_id: str, fault: str, success: str, run_id: str = "") -> Check:
+def _check(name: str, workflow_id: str, fault: str, success: str, run_id: str = "") -> Check:
+    """Return the result of a check, which has failed if there is a fault."""
     return Check(name, workflow_id, not fault, fault or success, run_id)
 
 
@@ -286,11 +288,11 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
     """
     run = file.head.head.run if file.head else ""
     broken = first_break(file.entries)
-    chain = f"it breaks at entry {broken}: it or one before it was changed" if broken is not None else ""
+    chain_fault = f"it breaks at entry {broken}: it or one before it was changed" if broken is not None else ""
     faults = "; ".join(law_faults(file.entries))
     checks = [
-        Check("chain", run, not chain, chain or f"{len(file.entries)} entries, each follows from those before it"),
-        Check("laws", run, not faults, faults or "it begins, asks, decides and acts as a journal does"),
+        _check("chain", run, chain_fault, f"{len(file.entries)} entries, each follows from those before it"),
+        _check("laws", run, faults, "it begins, asks, decides and acts as a journal does"),
     ]
     unchecked = [Unchecked(name, f"{what}: {HISTORY_HINT}") for name, what in UNCHECKABLE]
     if not has_ended(file.entries):
@@ -302,7 +304,7 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
     elif file.head is None:
         unchecked.append(Unchecked("head", "it has none: whether entries followed the last one is unknown"))
     else:
-        checks.append(head_check(run, file.entries, file.head, None))
+        checks.append(head_check(run, file.entries, file.head, trusted=None))
         unchecked.append(Unchecked("signature", _missing_signature(file)))
     found = Verification(run, tuple(checks))
     return FileVerification(found, tuple(unchecked), is_vouched_for=bool(trusted) and found.ok)

@@ -57,9 +57,7 @@ def test_a_goal_without_findings_explains_why() -> None:
             "The goal ended early: stuck. Nothing was done.",
             id="nothing was allowed",
         ),
-        pytest.param(
-            (a_plan_step("a", "failed"),), "because", Stop("stuck"), "because", id="the model explains why"
-        ),
+        pytest.param((a_plan_step("a", "failed"),), "because", Stop("stuck"), "because", id="the model explains why"),
         pytest.param((a_plan_step("a", "done"),), "", Stop("timeout", ""), "", id="findings that were not allowed"),
     ],
 )
