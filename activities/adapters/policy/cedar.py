@@ -150,16 +150,13 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
         for statement in split_statements(text, file.shown):
             if time.thread_time() > until:
                 problem = f"reading the policies up to here took {MAX_READ_S:g} s of processor time"
-                return policies, [
-                    *problems,
-                    FileProblem(statement.place, problem, "remove policies, or make them simpler"),
-                ]
+                problems.append(FileProblem(statement.place, problem, "remove policies, or make them simpler"))
+                return policies, problems
             try:
-                found = parse_policy(statement)
+                if policy := parse_policy(statement):
+                    policies.append(policy)
             except BrokenPolicies as error:
                 problems += error.problems
-                continue
-            policies += [found] if found else []
     return policies, [*problems, *_duplicate_problems(policies)]
 
 
@@ -191,7 +188,8 @@ def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> Verdict:
         request = cedar_request(proposal, policies.wanted, policies.version)
         is_allowed, deciding = _evaluate(policies, policies.all_of_them, request, cedar_entities(proposal))
         lifted: list[CedarPolicy] = []
-        if not is_allowed and deciding and all(map(is_liftable, deciding)):
+        may_be_lifted = bool(deciding) and all(map(is_liftable, deciding))
+        if not is_allowed and may_be_lifted:
             lifted = deciding
             is_allowed, deciding = _evaluate(policies, policies.without_liftable, request, cedar_entities(proposal))
     except ValueError as error:
@@ -223,8 +221,8 @@ def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarP
 def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> Verdict:
     """Return the verdict. A person must lift each forbid in `lifted`, and approve if all permits have `@approval`."""
     asking = [*lifted]
-    demands = [policy.annotations.approval for policy in lifted if policy.annotations.approval]
-    permit_terms = [policy.annotations.approval for policy in permits if policy.annotations.approval]
+    demands = _approval_terms(lifted)
+    permit_terms = _approval_terms(permits)
     if permits and len(permit_terms) == len(permits):
         asking += permits
         demands.append(reduce(_either_terms, permit_terms))
@@ -235,8 +233,12 @@ def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Seque
     if terms is None:
         reason = f"no one person may approve this: {asked_by} name different approvers"
         return Verdict(decision="deny", reason=reason, **by)
-    tools = _permitted_tools(permits)
-    return Verdict(decision="approval", reason=f"policy {asked_by}", tools=tools, approval=terms, **by)
+    reason = f"policy {asked_by}"
+    return Verdict(decision="approval", reason=reason, tools=_permitted_tools(permits), approval=terms, **by)
+
+
+def _approval_terms(policies: Iterable[CedarPolicy]) -> list[ApprovalTerms]:
+    return [policy.annotations.approval for policy in policies if policy.annotations.approval]
 
 
 def _either_terms(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
@@ -324,8 +326,9 @@ class CedarPolicies:
         self._current: CedarSet | BrokenPolicies = compile_policies(policy_files(folder, surface))
         self.version = self._current.version
         """Digest of the files in use."""
-        self._look_at = clock() + CHECK_INTERVAL_S
-        self._hold_s = self._held_until = hold_s
+        self._next_check = clock() + CHECK_INTERVAL_S
+        self._hold_s = hold_s
+        self._held_until = 0.0
 
     async def judge(self, proposal: GateRequest) -> Verdict:
         """Return the verdict by the current files. If they are broken, wait for their repair first."""
@@ -339,8 +342,8 @@ class CedarPolicies:
         return Verdict(decision="deny", reason=f"the policies are broken: {problems}", version=self.version)
 
     async def _reload_if_due(self) -> None:
-        if self._clock() >= self._look_at:
-            self._look_at = self._clock() + CHECK_INTERVAL_S
+        if self._clock() >= self._next_check:
+            self._next_check = self._clock() + CHECK_INTERVAL_S
             await self._reload()
 
     async def _reload(self) -> None:
@@ -369,13 +372,14 @@ class CedarPolicies:
         raise BrokenPolicies([FileProblem(str(self._folder), problem, "write them elsewhere and rename them")])
 
     def _adopt(self, found: CedarSet | BrokenPolicies, version: str) -> None:
-        is_reported = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
-        if isinstance(found, BrokenPolicies) and isinstance(self._current, CedarSet):
-            self._held_until = self._clock() + self._hold_s
+        before = self._current
         self._current, self.version = found, version
         if isinstance(found, CedarSet):
             _log.warning("the policies have changed: %d policies, version %s", len(found.policies), version)
-        elif not is_reported:
+            return
+        if isinstance(before, CedarSet):
+            self._held_until = self._clock() + self._hold_s
+        if str(found) != str(before):
             _log.error(
                 "THE POLICIES ARE BROKEN: calls wait for %g s, then everything is denied until they are corrected:\n%s",
                 self._hold_s,

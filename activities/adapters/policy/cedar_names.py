@@ -7,7 +7,14 @@ from glob import escape
 from typing import Any, NamedTuple, cast
 
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-from orga.activities.adapters.policy.cedar_types import THIS_RUN, Node, Path, expression_path, operands, string_literals
+from orga.activities.adapters.policy.cedar_types import (
+    THIS_RUN,
+    AttributePath,
+    Node,
+    expression_path,
+    operands,
+    string_literals,
+)
 from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import known_names_hint
@@ -16,7 +23,7 @@ from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _RESOURCE_NAME = ("resource", "name")
-_COMPARED_PATHS: dict[Path, str] = {
+_COMPARED_PATHS: dict[AttributePath, str] = {
     _RESOURCE_NAME: "tool",
     ("resource", "tags"): "tag",
     ("context", "taint"): "source",
@@ -142,11 +149,11 @@ def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequenc
     """
     actions = _entity_ids(policy.node["action"], "Action")
     if actions and set(actions) <= {*_ACTION_BY_TOOL.values(), "respond", "plan"}:
-        return [
-            known.tools[name] for name, action in _ACTION_BY_TOOL.items() if action in actions and name in known.tools
-        ]
-    wanted = list(dict.fromkeys(named)) or [*known.tools]
-    if known.unseen and (not named or any(name not in known.tools for name in wanted)):
+        named_by_action = (name for name, action in _ACTION_BY_TOOL.items() if action in actions)
+        return [known.tools[name] for name in named_by_action if name in known.tools]
+    wanted = named or [*known.tools]
+    may_be_unseen = not named or any(name not in known.tools for name in named)
+    if known.unseen and may_be_unseen:
         return None
     return [known.tools[name] for name in wanted if name in known.tools] or None
 
@@ -166,7 +173,7 @@ def _named_tools(policy: Node) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _has_path(schema: Any, path: Path) -> bool:
+def _has_path(schema: Any, path: AttributePath) -> bool:
     properties = _properties(schema)
     if not path or properties is None:
         return True
@@ -194,7 +201,7 @@ def _mentions(policy: Node) -> Iterator[_Mention]:
             yield from (_Mention("agent", word) for word in _compared_literals(condition["body"], _DELEGATE_PATH))
 
 
-def _compared_literals(body: Any, path: Path) -> Iterator[str]:
+def _compared_literals(body: Any, path: AttributePath) -> Iterator[str]:
     for operator, inner in map(operands, _nodes(body)):
         if operator in _EQUALITY_OPERATORS and path in map(expression_path, inner):
             yield from (word for part in inner for word in string_literals(part))

@@ -13,12 +13,13 @@ import cedarpy
 
 from orga.activities.adapters.policy.cedar_types import (
     OPEN_ATTRIBUTES,
+    AttributePath,
     Finding,
     Node,
-    Path,
     Types,
     expression_path,
     inferred_types,
+    is_open_path,
     operands,
     schema_problems,
     string_literals,
@@ -36,14 +37,14 @@ BUDGET_ATTRIBUTES = tuple(limit.rest for limit in LIMITS)
 PLAN_ATTRIBUTES = ("steps", "skills", "effects", "tags")
 TOOL_ATTRIBUTES = ("name", "effect", "tags", "verified", "approval")
 
-_ATTRIBUTES: dict[Path, tuple[str, ...]] = {
+_KNOWN_ATTRIBUTES: dict[AttributePath, tuple[str, ...]] = {
     ("context",): CONTEXT_ATTRIBUTES,
     ("context", "left"): BUDGET_ATTRIBUTES,
     ("context", "plan"): PLAN_ATTRIBUTES,
     ("resource",): TOOL_ATTRIBUTES,
     ("principal",): (),
 }
-_VALUES: dict[Path, tuple[str, ...]] = {
+_KNOWN_VALUES: dict[AttributePath, tuple[str, ...]] = {
     ("resource", "effect"): get_args(Effect),
     ("context", "purpose"): get_args(Purpose),
     ("context", "plan", "effects"): get_args(Effect),
@@ -53,8 +54,8 @@ _VALUES: dict[Path, tuple[str, ...]] = {
 def _node_findings(node: Any) -> Iterator[Finding]:
     path = expression_path(node)
     if path:
-        is_open_attribute = len(path) == 2 and path[0] == "context" and path[1] in OPEN_ATTRIBUTES
-        if path == ("context",) or is_open_attribute:
+        is_whole_record = len(path) == 2 and is_open_path(path)
+        if path == ("context",) or is_whole_record:
             whole = ".".join(path)
             yield Finding(whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME")
         return
@@ -71,15 +72,15 @@ def _node_findings(node: Any) -> Iterator[Finding]:
         yield from _node_findings(part)
 
 
-def _attribute_findings(path: Path, attribute: str) -> Iterator[Finding]:
-    known = _ATTRIBUTES.get(path)
+def _attribute_findings(path: AttributePath, attribute: str) -> Iterator[Finding]:
+    known = _KNOWN_ATTRIBUTES.get(path)
     if known is not None and attribute not in known:
         problem = f"{'.'.join(path)} never has {attribute!r}"
         yield Finding(attribute, problem, nearest_name_remedy(attribute, known))
 
 
 def _value_findings(inner: list[Any]) -> Iterator[Finding]:
-    known = next((_VALUES[path] for part in inner if (path := expression_path(part)) in _VALUES), None)
+    known = next((_KNOWN_VALUES[path] for part in inner if (path := expression_path(part)) in _KNOWN_VALUES), None)
     if known is None:
         return
     for word in (word for part in inner for word in string_literals(part)):
@@ -118,10 +119,18 @@ class PolicyStatement:
 
 
 class _BracketGroup:
+    """Counts the nesting within one pair of brackets, or outside of all brackets."""
+
     def __init__(self, opening: str = "") -> None:
         self.opening = opening
         self.depth = 0
-        self._joined = self._deepest = self._operators = self._below = 0
+        """The depth of the deepest item so far."""
+        self._joined = 0
+        """Operands of the current item that `&&` and the like join."""
+        self._deepest = 0
+        """The depth of the deepest operand of the current item."""
+        self._operators = self._below = 0
+        """Of the current operand: its operators, and the depth of its deepest inner group."""
 
     def add(self, token: str) -> None:
         if token in _OPERATORS:

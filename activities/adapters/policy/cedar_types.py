@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal, InvalidOperation
 from functools import lru_cache
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import cedarpy
@@ -17,7 +17,9 @@ import cedarpy
 from orga.workflows.types.json_text import as_object
 
 Node = dict[str, Any]
-Path = tuple[str, ...]
+"""An expression or a policy in Cedar's JSON form."""
+AttributePath = tuple[str, ...]
+"""A variable and attributes, as in `("context", "left", "tokens")`, or only the attributes below a known place."""
 
 THIS_RUN = "this"
 """The id of the run as a resource: `Run::"this"`."""
@@ -26,7 +28,7 @@ OPEN_ATTRIBUTES = {"arguments": "Arguments", "trusted": "Trusted", "values": "Va
 """Attributes of the context whose own attributes depend on the policies. The values are their types in the schema."""
 
 
-def expression_path(node: Any) -> Path:
+def expression_path(node: Any) -> AttributePath:
     """Return the variable and attributes of an expression such as `context.left.tokens`, or () for any other kind."""
     attributes: list[str] = []
     while True:
@@ -40,7 +42,7 @@ def expression_path(node: Any) -> Path:
                 return ()
 
 
-def is_open_path(path: Path) -> bool:
+def is_open_path(path: AttributePath) -> bool:
     """Return whether a path leads to arguments of a call, trusted facts of a run, or values of tools."""
     return len(path) > 1 and path[0] == "context" and path[1] in OPEN_ATTRIBUTES
 
@@ -71,7 +73,7 @@ def string_literals(node: Any) -> list[str]:
             return []
 
 
-Types = dict[Path, str]
+Types = dict[AttributePath, str]
 """Types by path below the context, as in `("arguments", "path")`. "" means: policies only test whether it exists."""
 
 _SUM_OPERATORS = ("+", "-", "*", "neg")
@@ -97,7 +99,7 @@ _RESULT_TYPES = {
 }
 """The type of an operator's result."""
 
-_KNOWN_TYPES: dict[Path, str] = {
+_KNOWN_TYPES: dict[AttributePath, str] = {
     ("iteration",): "Long",
     ("depth",): "Long",
     ("taint",): "Set<String>",
@@ -116,7 +118,7 @@ def inferred_types(policy: Node) -> Types:
     return found
 
 
-def _record_type(types: Mapping[Path, str]) -> str:
+def _record_type(types: Mapping[AttributePath, str]) -> str:
     """Return the Cedar type of a record with these attributes, all of them optional."""
     attributes: list[str] = []
     for name in dict.fromkeys(path[0] for path in types):
@@ -126,7 +128,7 @@ def _record_type(types: Mapping[Path, str]) -> str:
     return "{" + ", ".join(attributes) + "}"
 
 
-def _types_below(types: Mapping[Path, str], name: str) -> Types:
+def _types_below(types: Mapping[AttributePath, str], name: str) -> Types:
     return {path[1:]: kind for path, kind in types.items() if path[0] == name and path[1:]}
 
 
@@ -171,7 +173,9 @@ def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
 def _common_type(operator: str, kinds: list[str]) -> str:
     if operator in _SUM_OPERATORS or operator in _COMPARISONS:  # these operators also compare dates and durations
         return next((kind for kind in kinds if kind in {"datetime", "duration"}), "Long")
-    return next(filter(None, kinds), "") if operator == "Set" else _OPERAND_TYPES.get(operator, "")
+    if operator == "Set":
+        return next(filter(None, kinds), "")
+    return _OPERAND_TYPES.get(operator, "")
 
 
 def _expression_type(node: Any) -> str:
@@ -193,7 +197,7 @@ def _expression_type(node: Any) -> str:
             return _RESULT_TYPES.get(operator, "")
 
 
-SCHEMA = File(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
+SCHEMA = Path(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
 
 _PREFIX = re.compile(r"^for policy `[^`]*`, ")
 _ACTION = re.compile(r' for Action::"\w+"')
@@ -208,7 +212,7 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[Finding]:
+def schema_problems(policy: str, types: Mapping[AttributePath, str]) -> Iterator[Finding]:
     """Yield what the schema does not accept in a policy."""
     schema = SCHEMA
     for name, kind in OPEN_ATTRIBUTES.items():
@@ -265,9 +269,9 @@ class WantedValue:
 _NOTHING = WantedValue()
 
 
-def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
+def wanted_value(types: Iterable[tuple[AttributePath, str]]) -> WantedValue:
     """Return the parts that the paths name. Policies only test whether a path without a type exists."""
-    below: dict[str, list[tuple[Path, str]]] = {}
+    below: dict[str, list[tuple[AttributePath, str]]] = {}
     is_whole = is_decimal = False
     for path, kind in types:
         if path:
@@ -295,7 +299,8 @@ def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
         return True  # policies only test whether the part exists
     if not want.is_whole and isinstance(value, dict):
         return cedar_record(cast("dict[str, Any]", value), want, schema, path)
-    if schema is None and want.is_decimal and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+    may_be_decimal = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    if schema is None and want.is_decimal and may_be_decimal:
         return cedar_decimal(value, path)
     return cedar_value(value, schema, path)
 

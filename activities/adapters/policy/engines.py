@@ -1,4 +1,7 @@
-"""Creates the configured policy engine. The default is Cedar if there is a folder, else OPA, else the list of tools."""
+"""Creates the policy engine. If none is named, it is Cedar for a policy folder, else OPA if configured, else a default.
+
+The default engine allows the tools that the agent lists.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -38,14 +41,14 @@ class ListedTools:
     async def judge(self, proposal: GateRequest) -> Verdict:
         if proposal.call is None:
             return Verdict(decision="allow")
-        if proposal.call.name in proposal.offered:
-            spec = proposal.spec(proposal.call.name)
-            if spec is not None and spec.options.approval:
-                reason = f"{proposal.call.name} is marked for approval"
-                return Verdict(decision="approval", reason=reason, approval=ApprovalTerms())
-            return Verdict(decision="allow")
-        listed = ", ".join(proposal.offered) or "none"
-        return Verdict(decision="deny", reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}")
+        name = proposal.call.name
+        if name not in proposal.offered:
+            listed = ", ".join(proposal.offered) or "none"
+            return Verdict(decision="deny", reason=f"{name} is not listed for this agent; listed: {listed}")
+        spec = proposal.spec(name)
+        if spec is not None and spec.options.approval:
+            return Verdict(decision="approval", reason=f"{name} is marked for approval", approval=ApprovalTerms())
+        return Verdict(decision="allow")
 
 
 EngineName = Literal["cedar", "opa", "code", "default", "allow"]

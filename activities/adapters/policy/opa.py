@@ -108,13 +108,15 @@ def _undefined_denial(path: str, version: str) -> Verdict:
 
 def _stray_field(answer: OpaAnswer) -> str:
     """Return a field that belongs to another decision, or "". Its rule may not mean to allow the call."""
-    if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
+    if answer.decision == "deny":
+        return ""
+    if answer.decision != "modify" and answer.arguments is not None:
         return "arguments"
-    if answer.decision in {"allow", "modify"} and answer.approvers:
+    if answer.decision == "require_approval":
+        return ""
+    if answer.approvers:
         return "approvers"
-    if answer.decision in {"allow", "modify"} and "expires_s" in answer.model_fields_set:
-        return "expires_s"
-    return ""
+    return "expires_s" if "expires_s" in answer.model_fields_set else ""
 
 
 ATTEMPTS = 3
