@@ -152,8 +152,9 @@ def _limit_reached(
     exit_code: int | None, signal: str | None, cpu_s: float, output: bytes, limits: SandboxLimits
 ) -> str | None:
     """Return the field of `limits` that a command with this processor time and error output has reached, or None."""
+    has_used_up_cpu = limits.cpu_s is not None and cpu_s >= limits.cpu_s
     name = _LIMIT_OF_SIGNAL.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
-    if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
+    if name is None and signal == "SIGKILL" and has_used_up_cpu:
         name = "cpu_s"
     if name is None and exit_code != 0:
         name = next((limit for limit, texts in _LIMIT_MESSAGES.items() if any(text in output for text in texts)), None)
@@ -399,12 +400,8 @@ def _command_result(
     *,
     is_wrapped: bool,
 ) -> CommandResult:
-    code, number = report.code, 0
-    if code is not None and code < 0:
-        code, number = None, -code
-    elif code is not None and is_wrapped and code - _SIGNAL_BASE in signal.valid_signals():
-        code, number = None, code - _SIGNAL_BASE
-    name = _signal_name(number) if number else None
+    name = _ending_signal(report.code, is_wrapped=is_wrapped)
+    code = None if name else report.code
     out, err = streams.stdout, streams.stderr
     output = (out if streams.merged else err).data()
     timed_out = report.cause == "order"
@@ -412,6 +409,15 @@ def _command_result(
     if not limit and not timed_out:
         limit = _limit_reached(code, name, report.cpu_s, output, limits)
     return CommandResult(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
+
+
+def _ending_signal(code: int | None, *, is_wrapped: bool) -> str | None:
+    """Return the name of the signal that ended a command with this exit code, or None if none did."""
+    if code is not None and code < 0:
+        return _signal_name(-code)
+    if code is not None and is_wrapped and code - _SIGNAL_BASE in signal.valid_signals():
+        return _signal_name(code - _SIGNAL_BASE)
+    return None
 
 
 def _signal_name(number: int) -> str:

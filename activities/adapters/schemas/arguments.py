@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from subprocess import DEVNULL, PIPE, Popen
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Validator, validator_cls_for
@@ -190,20 +190,28 @@ class SchemaTooLarge(ValueError):
     """A schema with more parts than can be checked."""
 
 
+class _Extent(NamedTuple):
+    parts: int
+    height: int
+    """Nesting levels of the parts."""
+
+
 class SchemaSize:
     """The size of a schema, measured before it is compiled."""
 
     def __init__(self, schema: Any) -> None:
         """Measure the schema. Raise SchemaTooLarge above `MAX_PARTS` or `MAX_DEPTH`."""
         self._root = schema
-        self._referred: dict[str, tuple[int, int]] = {}
+        self._referred: dict[str, _Extent] = {}
+        """The sizes of the targets of references."""
         self._open: set[str] = set()
+        """The references whose targets are being measured."""
         self.is_plain = True
         """True if the schema is not recursive, and all its keywords are known to be quick."""
-        self.parts, _ = self._size(schema, 0)
+        self.parts = self._extent(schema, 0).parts
 
-    def _size(self, schema: Any, depth: int, *, is_map: bool = False) -> tuple[int, int]:
-        """Return the number of parts of a schema, or of a map of schemas, and their nesting depth."""
+    def _extent(self, schema: Any, depth: int, *, is_map: bool = False) -> _Extent:
+        """Measure a part of the schema at this depth. With `is_map`, it maps names to schemas."""
         if depth > MAX_DEPTH:
             raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
         parts, height = 1, 0
@@ -211,29 +219,30 @@ class SchemaSize:
             is_keyword = isinstance(schema, dict) and not is_map
             self.is_plain = self.is_plain and (not is_keyword or key in _PLAIN_KEYWORDS)
             if is_keyword and key == "$ref" and isinstance(inner, str):
-                inner_parts, inner_height = self._referred_size(inner, depth)
+                extent = self._referred_extent(inner, depth)
             elif isinstance(inner, (dict, list)) and not (is_keyword and key in _DATA_KEYWORDS):
-                inner_parts, inner_height = self._size(inner, depth + 1, is_map=is_keyword and key in _SCHEMA_MAPS)
+                extent = self._extent(inner, depth + 1, is_map=is_keyword and key in _SCHEMA_MAPS)
             else:
                 continue
-            parts, height = parts + inner_parts, max(height, inner_height + 1)
+            parts += extent.parts
+            height = max(height, extent.height + 1)
             if parts > MAX_PARTS:
                 raise SchemaTooLarge(f"its schema has more than {MAX_PARTS:,} parts, references put in")
-        return parts, height
+        return _Extent(parts, height)
 
-    def _referred_size(self, ref: str, depth: int) -> tuple[int, int]:
-        """Return the size of a reference's target. Each target is measured only once."""
+    def _referred_extent(self, ref: str, depth: int) -> _Extent:
+        """Measure the target of a reference, but each target only once."""
         if ref in self._open:
             self.is_plain = False  # the check of a recursive schema takes longer, the deeper the value is
-            return 1, 0
+            return _Extent(1, 0)
         if ref not in self._referred:
             self._open.add(ref)
-            self._referred[ref] = self._size(_resolve_ref(self._root, ref), depth + 1)
+            self._referred[ref] = self._extent(_resolve_ref(self._root, ref), depth + 1)
             self._open.discard(ref)
-        parts, height = self._referred[ref]
-        if depth + height > MAX_DEPTH:
+        extent = self._referred[ref]
+        if depth + extent.height > MAX_DEPTH:
             raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
-        return parts, height
+        return extent
 
 
 def _schema_items(schema: Any) -> list[tuple[Any, Any]]:
@@ -293,9 +302,9 @@ def _errors_in_thread(schema: dict[str, Any], arguments: Any) -> list[str] | Non
         return ["$: contains text that is not valid Unicode"]
     except RecursionError:
         return ["$: is nested too deep"]
-    if size.is_plain and size.parts * len(value) <= _MAX_BYTES and _is_small(arguments, _MAX_PAIRS // size.parts):
-        return schema_errors(text, arguments)
-    return None
+    has_short_errors = size.parts * len(value) <= _MAX_BYTES
+    is_quick = size.is_plain and has_short_errors and _is_small(arguments, _MAX_PAIRS // size.parts)
+    return schema_errors(text, arguments) if is_quick else None
 
 
 def _errors_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
@@ -309,10 +318,10 @@ def schema_problem(schema: dict[str, Any]) -> str:
     """Return why a schema cannot be used, or "" if it can."""
     try:
         text = _schema_text(schema)
-        if not _schema_size(text).is_plain:
-            check_in_process(text, None)
-        else:
+        if _schema_size(text).is_plain:
             schema_validator(text)
+        else:
+            check_in_process(text, None)
     except CheckFailed:
         return "its schema is too much work to read"
     except ValueError as error:
