@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.http import URL, InvalidURL, has_dot_segments
@@ -57,7 +57,7 @@ def checked_scope_target(value: str, scope: Iterable[str]) -> str:
 
 def checked_scope_entry(entry: str) -> str:
     """Return an entry of a scope, without the `*.` of a wildcard. Raise ValueError if it is no network or host."""
-    return _checked_target(entry.removeprefix("*.")) if entry.startswith("*.") else _checked_target(entry)
+    return _checked_target(entry.removeprefix("*."))
 
 
 def normalised_url(value: str, schemes: Iterable[str] = ()) -> str:
@@ -167,7 +167,8 @@ def is_like_flag(value: str) -> bool:
     return False
 
 
-Value = str | int | float | bool | tuple[str | int | float | bool, ...]
+SingleValue = str | int | float | bool
+Value = SingleValue | tuple[SingleValue, ...]
 """A checked value. A path is relative to the command's folder and begins with a dot, or absolute if outside of it."""
 
 
@@ -177,11 +178,15 @@ class PathContext:
     cwd: PurePosixPath = field(default_factory=PurePosixPath)
 
 
+SchemaOfArgument = Callable[[Argument], dict[str, Any]]
+ReadValue = Callable[[Any, Argument, PathContext], Value]
+
+
 @dataclass(frozen=True)
 class TypeRules:
-    schema: Callable[[Argument], dict[str, Any]]
+    schema: SchemaOfArgument
     """Returns the part of the JSON Schema that only this type has."""
-    read: Callable[[Any, Argument, PathContext], Value]
+    read: ReadValue
     """Checks a value that fits the schema. Raises ValueError or ToolError."""
     keys: frozenset[str]
     """The keys that this type allows in a manifest, in addition to those of every type."""
@@ -195,13 +200,11 @@ def _text_schema(argument: Argument) -> dict[str, Any]:
     return {"type": "string", "maxLength": most, **least}
 
 
-def _short_text_schema(longest: int) -> Callable[[Argument], dict[str, Any]]:
+def _short_text_schema(longest: int) -> SchemaOfArgument:
     return lambda argument: {"type": "string", "minLength": 1, "maxLength": longest}
 
 
-def _number_schema(
-    kind: str, least: float | None = None, most: float | None = None
-) -> Callable[[Argument], dict[str, Any]]:
+def _number_schema(kind: str, least: float | None = None, most: float | None = None) -> SchemaOfArgument:
     def schema(argument: Argument) -> dict[str, Any]:
         low = least if argument.min is None else argument.min
         high = most if argument.max is None else argument.max
@@ -218,6 +221,10 @@ def _array_schema(argument: Argument) -> dict[str, Any]:
     return {"type": "array", "items": items, "maxItems": most, **least}
 
 
+def _checked_url(value: str, argument: Argument) -> str:
+    return normalised_url(checked_text(value, argument), argument.schemes)
+
+
 def _checked_path(value: str, argument: Argument, paths: PathContext) -> str:
     checked_text(value, argument)
     located = paths.root.locate(value)
@@ -230,30 +237,36 @@ def _checked_path(value: str, argument: Argument, paths: PathContext) -> str:
 
 def _checked_array(value: list[Any], argument: Argument, paths: PathContext) -> Value:
     assert argument.items is not None
-    items = [RULES_OF_TYPE[argument.items.type].read(each, argument.items, paths) for each in value]
-    return tuple(item for item in items if not isinstance(item, tuple))  # no item is a tuple: arrays are not nested
+    read = RULES_OF_TYPE[argument.items.type].read
+    return tuple(cast("SingleValue", read(each, argument.items, paths)) for each in value)  # arrays are not nested
 
 
-_LIST_KEYS = frozenset({"allowed", "allow_dash"})
+def _by_value(check: Callable[[Any], Value]) -> ReadValue:
+    return lambda value, argument, paths: check(value)
+
+
+def _by_argument(check: Callable[[Any, Argument], Value]) -> ReadValue:
+    return lambda value, argument, paths: check(value, argument)
+
+
 _TEXT_KEYS = frozenset({"allowed", "pattern", "allow_dash"})
 _NUMBER_KEYS = frozenset({"allowed", "min", "max", "allow_dash"})
 _MAX_INTEGER = 2**63 - 1
 
 RULES_OF_TYPE: Mapping[str, TypeRules] = {
-    "string": TypeRules(_text_schema, lambda v, a, g: checked_text(v, a), _TEXT_KEYS | {"min", "max", "multiline"}),
+    "string": TypeRules(_text_schema, _by_argument(checked_text), _TEXT_KEYS | {"min", "max", "multiline"}),
     # `int`, because the JSON value 2.0 is a valid integer too
-    "integer": TypeRules(_number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: int(v), _NUMBER_KEYS),
-    "number": TypeRules(_number_schema("number"), lambda v, a, g: checked_number(v), _NUMBER_KEYS),
-    "boolean": TypeRules(lambda a: {"type": "boolean"}, lambda v, a, g: bool(v), frozenset()),
-    "enum": TypeRules(lambda a: {"type": "string"}, lambda v, a, g: checked_text(v, a), _LIST_KEYS),
+    "integer": TypeRules(_number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), _by_value(int), _NUMBER_KEYS),
+    "number": TypeRules(_number_schema("number"), _by_value(checked_number), _NUMBER_KEYS),
+    "boolean": TypeRules(lambda argument: {"type": "boolean"}, _by_value(bool), frozenset()),
+    "enum": TypeRules(
+        lambda argument: {"type": "string"}, _by_argument(checked_text), frozenset({"allowed", "allow_dash"})
+    ),
     "port": TypeRules(
-        _number_schema("integer", 1, 65_535), lambda v, a, g: int(v), _NUMBER_KEYS - {"allow_dash"}, "a port"
+        _number_schema("integer", 1, 65_535), _by_value(int), frozenset({"allowed", "min", "max"}), "a port"
     ),
     "url": TypeRules(
-        _short_text_schema(4_000),
-        lambda v, a, g: normalised_url(checked_text(v, a), a.schemes),
-        _TEXT_KEYS | {"schemes"},
-        "an absolute URL",
+        _short_text_schema(4_000), _by_argument(_checked_url), _TEXT_KEYS | {"schemes"}, "an absolute URL"
     ),
     "path": TypeRules(
         _short_text_schema(4_000),
@@ -262,32 +275,26 @@ RULES_OF_TYPE: Mapping[str, TypeRules] = {
         "a path under the root, without `..`",
     ),
     "ip_address": TypeRules(
-        _short_text_schema(64), lambda v, a, g: checked_ip_address(v), _LIST_KEYS - {"allow_dash"}, "an IP address"
+        _short_text_schema(64), _by_value(checked_ip_address), frozenset({"allowed"}), "an IP address"
     ),
     "cidr": TypeRules(
-        _short_text_schema(64),
-        lambda v, a, g: checked_cidr(v),
-        _LIST_KEYS - {"allow_dash"},
-        "a network, as in 10.0.0.0/8",
+        _short_text_schema(64), _by_value(checked_cidr), frozenset({"allowed"}), "a network, as in 10.0.0.0/8"
     ),
     "hostname": TypeRules(
-        _short_text_schema(253), lambda v, a, g: checked_hostname(v), _TEXT_KEYS - {"allow_dash"}, "a host name"
+        _short_text_schema(253), _by_value(checked_hostname), frozenset({"allowed", "pattern"}), "a host name"
     ),
     "scope_target": TypeRules(
         _short_text_schema(253),
-        lambda v, a, g: checked_scope_target(v, a.scope),
+        lambda value, argument, paths: checked_scope_target(value, argument.scope),
         frozenset({"scope"}),
         "an IP address, a network or a host name",
     ),
     "duration": TypeRules(
-        _short_text_schema(40),
-        lambda v, a, g: checked_duration(v, a),
-        frozenset({"min", "max"}),
-        "as in 90s, 5m or 1h30m",
+        _short_text_schema(40), _by_argument(checked_duration), frozenset({"min", "max"}), "as in 90s, 5m or 1h30m"
     ),
     "regex": TypeRules(
         _short_text_schema(1_000),
-        lambda v, a, g: checked_regex(v, a),
+        _by_argument(checked_regex),
         frozenset({"allow_dash"}),
         "a regular expression, RE2",
     ),

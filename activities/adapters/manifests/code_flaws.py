@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from orga.activities.adapters.manifests.manifest import CommandSection, Flaw, parse_template, template_placeholders
 
-ALL_OPERANDS = 99
-"""A number larger than the operands of any command. As the last index of a range it means: to the end."""
+_NO_OPERANDS, _FIRST, _SECOND, _AFTER_FIRST, _ALL = slice(0), slice(1), slice(1, 2), slice(1, None), slice(None)
+"""Parts of the list of a program's operands."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class CodeInputs:
     """Letters of flags whose value is not code, such as an encoding."""
     long: tuple[str, ...] = ()
     """Long options whose value is code."""
-    operands: tuple[int, ...] = ()
-    """Indexes of operands that are code if no flag gives code. `(1, ALL_OPERANDS)` means all after the first."""
+    operands: slice = field(default_factory=lambda: _NO_OPERANDS)
+    """The operands that are code if no flag gives code."""
     files: str = ""
     """Letters of flags whose value names a file or a module with code. Then neither operands nor stdin are code."""
     leading: bool = False
@@ -45,7 +45,7 @@ _SHELL = CodeInputs(
     leading=True,
     valued="oO",
     operand_flags="c",
-    operands=(0,),
+    operands=_FIRST,
     long=("--init-file", "--rcfile", "--command", "--init-command"),
     input_flags="s",
     stdin=True,
@@ -57,10 +57,10 @@ _AWK = CodeInputs(
     files="fE",
     valued="Fvi",
     long=("--source",),
-    operands=(0,),
+    operands=_FIRST,
     long_valued=(("--include", 1),),
 )
-_SED = CodeInputs(flags="e", files="f", valued="l", long=("--expression",), operands=(0,))
+_SED = CodeInputs(flags="e", files="f", valued="l", long=("--expression",), operands=_FIRST)
 _EDITOR = CodeInputs(flags="cS", valued="u", long=("--cmd", "--eval", "--execute"), stdin=True)
 _JS = CodeInputs(
     leading=True,
@@ -86,14 +86,12 @@ _QUERY_CLIENT = CodeInputs(
 _JQ = CodeInputs(
     files="f",
     valued="L",
-    operands=(0,),
+    operands=_FIRST,
     long_valued=(("--arg", 2), ("--argjson", 2), ("--slurpfile", 2), ("--rawfile", 2), ("--indent", 1)),
     subcommands=("eval", "e", "eval-all", "ea"),
 )
-_POWERSHELL = CodeInputs(long=("-c", "-Command", "-EncodedCommand"), operands=(0,), stdin=True)
-_SSH = CodeInputs(
-    flags="o", valued="bcDEeFIiJLlmOpQRSWw", operands=(1, ALL_OPERANDS), input_with_operands=True, stdin=True
-)
+_POWERSHELL = CodeInputs(long=("-c", "-Command", "-EncodedCommand"), operands=_FIRST, stdin=True)
+_SSH = CodeInputs(flags="o", valued="bcDEeFIiJLlmOpQRSWw", operands=_AFTER_FIRST, input_with_operands=True, stdin=True)
 _COPY = CodeInputs(flags="oS", valued="cFiJlPXBbDsR")
 _DEBUGGER = CodeInputs(
     flags="o",
@@ -134,7 +132,7 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     ),
     **dict.fromkeys(("lua", "luajit"), CodeInputs(leading=True, flags="e", valued="l", stdin=True)),
     **dict.fromkeys(("node", "nodejs", "bun", "tsx"), _JS),
-    "deno": CodeInputs(long=("eval",), operands=(1,), stdin=True),
+    "deno": CodeInputs(long=("eval",), operands=_SECOND, stdin=True),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), _AWK),
     **dict.fromkeys(("sed", "gsed"), _SED),
     **dict.fromkeys(("jq", "yq", "gojq"), _JQ),
@@ -142,11 +140,11 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     "ed": CodeInputs(input_with_operands=True, stdin=True),
     **dict.fromkeys(("bc", "dc", "gnuplot", "octave"), _CALCULATOR),
     **dict.fromkeys(("psql", "mysql", "mariadb"), _SQL),
-    "duckdb": CodeInputs(input_with_operands=True, flags="cs", long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True),
+    "duckdb": CodeInputs(input_with_operands=True, flags="cs", long=("-cmd",), operands=_AFTER_FIRST, stdin=True),
     **dict.fromkeys(("mongosh", "mongo", "cqlsh", "sqlcmd", "trino"), _QUERY_CLIENT),
     **dict.fromkeys(("presto", "hive", "beeline", "spark-sql", "snowsql"), _QUERY_CLIENT),
     **dict.fromkeys(("clickhouse", "clickhouse-client", "clickhouse-local"), _QUERY_CLIENT),
-    "sqlite": CodeInputs(input_with_operands=True, long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True),
+    "sqlite": CodeInputs(input_with_operands=True, long=("-cmd",), operands=_AFTER_FIRST, stdin=True),
     "osascript": CodeInputs(flags="e", valued="ls", stdin=True),
     **dict.fromkeys(("tclsh", "expect", "wish"), CodeInputs(flags="c", stdin=True)),
     **dict.fromkeys(("R", "Rscript", "julia", "ghc", "ghci"), _INTERPRETER),
@@ -159,8 +157,8 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     ),
     **dict.fromkeys(("ssh", "autossh", "rsh", "mosh", "plink", "dbclient"), _SSH),
     **dict.fromkeys(("scp", "sftp"), _COPY),
-    "watch": CodeInputs(valued="nd", operands=(0, ALL_OPERANDS)),
-    "parallel": CodeInputs(valued="jNnI", operands=(0, ALL_OPERANDS), stdin=True),
+    "watch": CodeInputs(valued="nd", operands=_ALL),
+    "parallel": CodeInputs(valued="jNnI", operands=_ALL, stdin=True),
     **dict.fromkeys(("at", "batch"), CodeInputs(input_with_operands=True, stdin=True)),
     "crontab": CodeInputs(stdin=True),
     "git": _GIT,
@@ -174,7 +172,7 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     "man": CodeInputs(flags="P", long=("--pager",)),
     **dict.fromkeys(("nc", "ncat"), CodeInputs(flags="ec", long=("--exec", "--sh-exec"))),
     "tcpdump": CodeInputs(flags="z"),
-    "tmux": CodeInputs(valued="tcxyFnsLSfe", operands=(1, ALL_OPERANDS)),
+    "tmux": CodeInputs(valued="tcxyFnsLSfe", operands=_AFTER_FIRST),
     "ansible": CodeInputs(flags="a", long=("--args",)),
     "go": CodeInputs(long=("-exec", "-toolexec")),
     "zip": CodeInputs(long=("-TT", "--unzip-command")),
@@ -187,13 +185,13 @@ CODE_INPUTS: dict[str, CodeInputs] = {
 class ProgramRunner:
     """A program that runs another program."""
 
-    own_operands: int = 0
-    """Its own operands before the other program. `ALL_OPERANDS`: the other program only follows a flag like `-exec`."""
+    own_operands: int | None = 0
+    """Its own operands before the other program. None: the other program only follows a flag like `-exec`."""
     valued: str = ""
     """Letters of its flags that have a value."""
 
 
-_AFTER_FLAG = ProgramRunner(ALL_OPERANDS)
+_AFTER_FLAG = ProgramRunner(None)
 
 RUNNERS: dict[str, ProgramRunner] = {
     "env": ProgramRunner(valued="uC"),
@@ -228,14 +226,14 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
     is_input_code = False
     for position in _program_positions(argv):
         name, rest = _program_name(argv[position]), argv[position + 1 :]
-        if (code := CODE_INPUTS.get(name)) is not None:
+        if code := CODE_INPUTS.get(name):
             arguments = _ProgramArguments(rest, code)
             texts = arguments.code_texts() + (arguments.variables() if name in VARIABLES_ARE_CODE else [])
             meanings |= {placeholder: "code" for text in texts for placeholder in _placeholder_names(text)}
             is_input_code = is_input_code or arguments.is_input_code()
-        if (runner := RUNNERS.get(name)) is not None:
+        if runner := RUNNERS.get(name):
             program_placeholders = _placeholder_names(_nested_program(rest, runner))
-            meanings = dict.fromkeys(program_placeholders, "the name of a program") | meanings
+            meanings = dict.fromkeys(program_placeholders, "the name of a program") | meanings  # code remains code
             runs_interpreter = any(_program_name(element) in CODE_INPUTS for element in rest)
             is_input_code = is_input_code or (name in RUNNERS_FROM_INPUT and runs_interpreter)
     for placeholder, meaning in meanings.items():
@@ -302,10 +300,7 @@ class _ProgramArguments:
         lacks_flag = bool(self._code.operand_flags) and not self._has_operand_flag
         if lacks_flag or self._has_code_flag or self._has_file_flag:
             return []
-        indexes = self._code.operands
-        if indexes[-1:] == (ALL_OPERANDS,):
-            return self._operands[indexes[0] :]
-        return [self._operands[index] for index in indexes if index < len(self._operands)]
+        return self._operands[self._code.operands]
 
     def _divide(self) -> None:
         are_flags_over = False  # True after `--`
@@ -373,4 +368,6 @@ def _nested_program(rest: Sequence[str], runner: ProgramRunner) -> str:
         if not is_value and not element.startswith("-") and "=" not in element:
             operands.append(element)
         previous = element
-    return operands[runner.own_operands] if len(operands) > runner.own_operands else ""
+    if runner.own_operands is None:
+        return ""
+    return next(iter(operands[runner.own_operands :]), "")

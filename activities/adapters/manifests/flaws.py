@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.manifests.argument_types import (
@@ -35,6 +35,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors, schema_p
 from orga.activities.adapters.tools.catalog import RESERVED_NAMES
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ToolError
+from orga.workflows.types.json_text import inner_values
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import LinearPattern, known_names_hint
 
@@ -79,12 +80,8 @@ def _table_uses(table: str, target: TemplateTarget, texts: dict[str, str]) -> It
 def _body_texts(part: Any) -> Iterator[str]:
     if isinstance(part, str):
         yield part
-    elif isinstance(part, list):
-        for item in cast("list[Any]", part):
-            yield from _body_texts(item)
-    elif isinstance(part, dict):
-        for item in cast("dict[str, Any]", part).values():
-            yield from _body_texts(item)
+    for item in inner_values(part):
+        yield from _body_texts(item)
 
 
 def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
@@ -122,8 +119,8 @@ def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument
     is_alone = only_placeholder(template) is not None
     if argument.type == "array" and not (is_alone and use.target in LIST_TARGETS):
         yield Flaw(use.key, f"{{{name}}} is an array, and is used within a text", f'write "{{{name}}}" alone')
-    is_optional_text = use.target in OPTIONAL_TARGETS and (is_alone or use.target != "json")
-    if argument.may_be_missing and not (is_optional_text or use.when == name):
+    can_be_left_out = use.when == name or (use.target in OPTIONAL_TARGETS and (is_alone or use.target != "json"))
+    if argument.may_be_missing and not can_be_left_out:
         part = f', or write {{ when = "{name}", argv = [...] }}' if use.target == "argv" else ""
         yield Flaw(use.key, f"{{{name}}} may have no value", f"give it a default, or make it required{part}")
     kinds = {argument.type, argument.items.type if argument.items else ""}
@@ -162,7 +159,8 @@ def _url_flaws(http: Http) -> Iterator[Flaw]:
         return
     first = template[0] if template and isinstance(template[0], str) else ""
     authority = _AUTHORITY.match(first)
-    if authority is None or (authority.end() == len(first) and len(template) > 1):
+    ends_in_authority = authority is not None and authority.end() == len(first)
+    if authority is None or (ends_in_authority and len(template) > 1):
         yield Flaw(key, "a value could change scheme or host", "write both out, and a slash before the first {...}")
         return
     shape = fill_template(template, lambda placeholder: "x")
@@ -295,7 +293,8 @@ def _command_flaws(command: CommandSection) -> Iterator[Flaw]:
         return  # `use_flaws` reports a broken placeholder
     if first.when or has_placeholder:
         yield Flaw(key, "the program depends on an argument", "name one program, the first element")
-    if not program or program.startswith("-") or ("/" in program and not program.startswith("/")):
+    is_relative_path = "/" in program and not program.startswith("/")
+    if not program or program.startswith("-") or is_relative_path:
         yield Flaw(key, f"{program!r} is no program", "write a bare name, as in git, or an absolute path")
     if any("\0" in element for part in command.argv for element in part.argv):
         yield Flaw(key, "an element contains a NUL character", "remove it")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urljoin
 
 from pydantic import ValidationError
@@ -227,6 +227,21 @@ def _require_valid(text: str, place: Place) -> None:
         raise CannotExpress(place, f"{'.'.join(flaw.key)}: {flaw.problem}; {flaw.remedy}")
 
 
+class _SecretHeader(NamedTuple):
+    name: str
+    value: str
+    """The value in a manifest, with a placeholder for the secret."""
+    variable: str
+    """The environment variable with the secret."""
+
+
+class _ObjectSchema(NamedTuple):
+    """The properties of an object, and the names of the required ones. Both include those of `allOf`."""
+
+    properties: dict[str, Place]
+    required: set[str]
+
+
 class _Request:
     """Builds the arguments and the request of one operation's manifest, part by part."""
 
@@ -297,7 +312,7 @@ class _Request:
 
     def _fields(self, schema: Place, prefix: str, *, is_nested: bool) -> Table:
         """Return the table of a body, with a placeholder for each property of an object's schema."""
-        properties, required = self._properties(schema)
+        properties, required = self._object_schema(schema)
         if not properties:
             raise CannotExpress(schema, "only an object with named properties can be sent")
         if prefix.count("/") >= _MAX_DEPTH:
@@ -318,8 +333,7 @@ class _Request:
                     raise CannotExpress(prop, "an object that is optional or in a form cannot be sent")
         return found
 
-    def _properties(self, schema: Place, depth: int = 0) -> tuple[dict[str, Place], set[str]]:
-        """Return an object's properties, and the names of the required ones. Both include those of `allOf`."""
+    def _object_schema(self, schema: Place, depth: int = 0) -> _ObjectSchema:
         schema = self._plain(schema)
         if depth > _MAX_DEPTH:
             raise CannotExpress(schema, "it is nested too deeply")
@@ -329,9 +343,9 @@ class _Request:
         properties = dict(schema.at("properties").items())
         required = {each.value for each in schema.at("required").elements() if isinstance(each.value, str)}
         for part in schema.at("allOf").elements():
-            inner, inner_required = self._properties(part, depth + 1)
-            properties, required = {**inner, **properties}, required | inner_required
-        return properties, required
+            inner = self._object_schema(part, depth + 1)
+            properties, required = inner.properties | properties, required | inner.required
+        return _ObjectSchema(properties, required)
 
     def _plain(self, schema: Place) -> Place:
         """Return a schema without references, and with a single alternative merged in. `null` does not count as one."""
@@ -367,7 +381,8 @@ class _Request:
             found = {"type": "enum", "allowed": values}
         elif kind == "string":
             found |= _bounds(schema, "minLength", "maxLength") | self._pattern(schema)
-            found |= {"multiline": True} if multiline and "pattern" not in found else {}
+            if multiline and "pattern" not in found:
+                found["multiline"] = True
         elif kind in ("integer", "number"):
             found |= {"allowed": values} if values else _number_bounds(schema, kind)
         elif kind != "boolean":
@@ -413,30 +428,31 @@ class _Request:
         refused: CannotExpress | None = None
         for requirement in security.elements():
             try:
-                headers = dict(self._secret_header(name, place, secrets) for name, place in requirement.items())
+                headers = [self._secret_header(name, place, secrets) for name, place in requirement.items()]
             except CannotExpress as error:
                 refused = refused or error
                 continue
-            self._headers |= {name: value for name, (value, _) in headers.items()}
-            self.secrets += [variable for _, variable in headers.values()]
+            by_name = {header.name: header for header in headers}
+            self._headers |= {name: header.value for name, header in by_name.items()}
+            self.secrets += [header.variable for header in by_name.values()]
             return
         if refused:
             raise refused
 
-    def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> tuple[str, tuple[str, str]]:
-        """Return the header for a scheme, with its value and its environment variable."""
+    def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> _SecretHeader:
+        """Return the header for a security scheme."""
         scheme = self._document.security_scheme(name)
         variable = secrets.get(name) or self._document.secret_name(name)
         secret = f"{{secret:{variable}}}"
         match scheme.text("type"), scheme.text("in") or scheme.text("scheme").lower():
             case "apiKey", "header":
-                return scheme.text("name"), (secret, variable)
+                return _SecretHeader(scheme.text("name"), secret, variable)
             case "apiKey", "cookie":
-                return "Cookie", (f"{scheme.text('name')}={secret}", variable)
+                return _SecretHeader("Cookie", f"{scheme.text('name')}={secret}", variable)
             case "http", "basic":
-                return "Authorization", (f"Basic {secret}", variable)
+                return _SecretHeader("Authorization", f"Basic {secret}", variable)
             case ("http", "bearer") | ("oauth2", _) | ("openIdConnect", _):
-                return "Authorization", (f"Bearer {secret}", variable)
+                return _SecretHeader("Authorization", f"Bearer {secret}", variable)
             case kind, way:
                 what = " ".join(part for part in (kind, way) if part) or f"{name!r}, which is not described,"
                 raise CannotExpress(

@@ -32,11 +32,11 @@ from orga.activities.adapters.manifests.argument_types import (
     checked_values,
     invalid_argument_error,
     is_like_flag,
+    normalised_url,
     parameters_schema,
     value_text,
     value_texts,
 )
-from orga.activities.adapters.manifests.argument_types import normalised_url as checked_url
 from orga.activities.adapters.manifests.manifest import (
     Argument,
     ArgvPart,
@@ -152,12 +152,8 @@ def _filled_text(template: Template, values: Values) -> str:
 
 
 def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> None:
-    used = {
-        slot.name
-        for part in command.argv
-        for template in part.argv
-        for slot in template_placeholders(parse_template(template))
-    }
+    templates = [parse_template(source) for part in command.argv for source in part.argv]
+    used = {slot.name for template in templates for slot in template_placeholders(template)}
     for name in sorted(used & values.keys()):
         items = declared[name].items
         may_have_dash = declared[name].allow_dash or (items is not None and items.allow_dash)
@@ -318,6 +314,7 @@ def _url_text(template: Template, values: Values) -> str:
 
 
 def _split_at_query(template: Template) -> tuple[Template, str, Template]:
+    """Return the part before the first question mark, the mark or "", and the part after it."""
     for index, part in enumerate(template):
         if isinstance(part, str) and "?" in part:
             before, _, after = part.partition("?")
@@ -366,6 +363,7 @@ def _has_all(template: Template, values: Values) -> bool:
 
 
 def _request_headers(http: Http, values: Values, secrets: ManifestSecrets) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the headers without a secret, and those with one. A header whose argument has no value is left out."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for name, source in http.headers.items():
@@ -385,6 +383,7 @@ def _header_part(slot: TemplatePlaceholder, values: Values, secrets: ManifestSec
 
 
 def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
+    """Return the content type and the body. Both are empty for a request without a body."""
     if http.json_body is not None:
         return "application/json", json.dumps(_filled_json(http.json_body, values), ensure_ascii=False).encode()
     if http.form is not None:
@@ -487,7 +486,7 @@ class _HttpTool:
             why = f"{url.host} redirects a {request.method}, which is not sent twice; tell the operator"
             raise ToolError(why, kind="Redirected", acted="maybe")
         try:
-            return URL(checked_url(str(url.join(location).copy_with(fragment=None))))
+            return URL(normalised_url(str(url.join(location).copy_with(fragment=None))))
         except (ValueError, InvalidURL) as error:
             why = f"{url.host} redirects to an address that cannot be used: {error}"
             raise ToolError(why, kind="Redirected", acted="maybe") from None

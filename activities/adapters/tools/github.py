@@ -31,6 +31,7 @@ from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.hidden_markup import without_comments
+from orga.workflows.types.json_text import as_object, as_objects
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _REFERENCE = re.compile(
@@ -70,8 +71,6 @@ def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
     return NumberedItem(repo, int(match["number"]))
 
 
-DEFAULT_BASE_URL = "https://api.github.com"
-
 _DEADLINE_S = 20.0
 _MAX_ANSWER_BYTES = 4_000_000
 _HEADERS = {
@@ -86,7 +85,7 @@ _HEADERS = {
 class GitHubSettings:
     """GitHub's address and token, and the default repository, which `#42` alone refers to."""
 
-    base_url: str = DEFAULT_BASE_URL
+    base_url: str = "https://api.github.com"
     repo: str | None = None
     """`owner/name`."""
     token: str | None = field(default=None, repr=False)
@@ -97,10 +96,10 @@ class GitHubApi:
 
     def __init__(self, settings: GitHubSettings, resolve: Resolve = system_addresses) -> None:
         self._base = URL(settings.base_url.rstrip("/"))
-        port = self._base.port or (443 if self._base.scheme == "https" else 80)
+        usual_port = 443 if self._base.scheme == "https" else 80
         # The operator named this server, so its address may be private. Redirects to another one are not followed.
-        self._backend = PublicBackend([f"{self._base.host}:{port}"], resolve)
-        self._headers = {**_HEADERS, **({"authorization": f"Bearer {settings.token}"} if settings.token else {})}
+        self._backend = PublicBackend([f"{self._base.host}:{self._base.port or usual_port}"], resolve)
+        self._headers = _HEADERS | ({"authorization": f"Bearer {settings.token}"} if settings.token else {})
         self._has_token = bool(settings.token)
 
     async def get(self, *paths: str) -> list[Any]:
@@ -174,8 +173,7 @@ Json = dict[str, Any]
 
 
 def _pull_request_lines(item: NumberedItem, pull: Json, files: list[Json]) -> list[str]:
-    open_state = "draft" if pull.get("draft") else str(pull.get("state", ""))
-    state = "merged" if pull.get("merged") else open_state
+    state = next((state for state in ("merged", "draft") if pull.get(state)), str(pull.get("state", "")))
     branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
     lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]
     return [*lines, *_file_lines(pull, files), *_diff_lines(files)]
@@ -195,11 +193,11 @@ def _heading_lines(kind: str, item: NumberedItem, issue: Json, state: str) -> li
         f"{kind} {item}: {_one_line_text(issue.get('title'))}",
         f"State: {state}; author: {_nested_field(issue, 'user', 'login')}",
     ]
-    labels = [_one_line_text(label.get("name")) for label in _objects(issue.get("labels"))]
+    labels = [_one_line_text(label.get("name")) for label in as_objects(issue.get("labels"))]
     return [*lines, f"Labels: {', '.join(labels)}"] if labels else lines
 
 
-def _body_text(issue: dict[str, Any]) -> str:
+def _body_text(issue: Json) -> str:
     return _cut_text(issue.get("body"), _BODY_CHARS) or "(no text)"
 
 
@@ -207,14 +205,15 @@ def _file_lines(pull: Json, files: list[Json]) -> list[str]:
     shown = files[:_MAX_FILES]
     total = pull.get("changed_files", len(shown))
     lines = ["", f"Changed files: {total}, {_change_counts(pull)}"]
-    lines += [
-        f"- {_one_line_text(file.get('filename'))} ({_one_line_text(file.get('status'))}, {_change_counts(file)})"
-        for file in shown
-    ]
-    return [*lines, f"- and {total - len(shown)} more"] if isinstance(total, int) and total > len(shown) else lines
+    for file in shown:
+        name, status = _one_line_text(file.get("filename")), _one_line_text(file.get("status"))
+        lines.append(f"- {name} ({status}, {_change_counts(file)})")
+    if isinstance(total, int) and total > len(shown):
+        lines.append(f"- and {total - len(shown)} more")
+    return lines
 
 
-def _diff_lines(files: list[dict[str, Any]]) -> list[str]:
+def _diff_lines(files: list[Json]) -> list[str]:
     """Return the diffs that fit into the limit, in order, and the names of the files whose diffs do not fit."""
     lines, room, left_out = list[str](), _ALL_DIFFS_CHARS, list[str]()
     for file in files[:_MAX_FILES]:
@@ -230,14 +229,14 @@ def _diff_lines(files: list[dict[str, Any]]) -> list[str]:
     return [*lines, "", f"Diffs left out: {', '.join(left_out[:20])}. Read one by giving its name as `file`."]
 
 
-def _one_diff(file: dict[str, Any], limit: int) -> list[str]:
+def _one_diff(file: Json, limit: int) -> list[str]:
     patch = file.get("patch")
     text = visible_text(patch) if isinstance(patch, str) else "(no diff: a binary file, or too large for GitHub)"
     cut = "" if len(text) <= limit else f"\n[cut at character {limit} of {len(text)}]"
     return ["", f"Diff of {_one_line_text(file.get('filename'))}:", f"{text[:limit]}{cut}"]
 
 
-def _review_lines(reviews: list[dict[str, Any]]) -> list[str]:
+def _review_lines(reviews: list[Json]) -> list[str]:
     """Return each review that has a verdict or a text of its own."""
     lines = list[str]()
     for review in reviews:
@@ -247,7 +246,7 @@ def _review_lines(reviews: list[dict[str, Any]]) -> list[str]:
     return ["", "Reviews:", *lines] if lines else []
 
 
-def _review_comment_lines(comments: list[dict[str, Any]]) -> list[str]:
+def _review_comment_lines(comments: list[Json]) -> list[str]:
     if not comments:
         return []
     lines = ["", "Review comments:"]
@@ -261,12 +260,12 @@ def _review_comment_lines(comments: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _change_counts(counted: dict[str, Any]) -> str:
+def _change_counts(counted: Json) -> str:
     return f"+{counted.get('additions', '?')} -{counted.get('deletions', '?')}"
 
 
 def _comment_lines(issue: Json, comments: Any, page: int) -> list[str]:
-    shown = _objects(comments)
+    shown = as_objects(comments)
     total = issue.get("comments", len(shown))
     if not shown:
         return ["", f"Comments: {total}" + (f", none on page {page}" if total else "")]
@@ -296,13 +295,8 @@ def _one_line_text(value: Any) -> str:
     return " ".join(visible_text(value).split())[:300] if isinstance(value, str) else "unknown"
 
 
-def _nested_field(issue: dict[str, Any], key: str, field: str) -> str:
-    found = _objects([issue.get(key)])
-    return _one_line_text(found[0].get(field)) if found else "unknown"
-
-
-def _objects(value: Any) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []  # pyright: ignore
+def _nested_field(issue: Json, key: str, field: str) -> str:
+    return _one_line_text(as_object(issue.get(key)).get(field))
 
 
 class _ReferenceParameters(Parameters):
@@ -356,11 +350,11 @@ class ReadPullRequest:
             f"{path}/comments?per_page={COMMENTS_PER_PAGE}&page={page}",
             _comments_path(item, page),
         )
-        pull, files, review_comments = _checked_object(item, pull), _objects(files), _objects(review_comments)
+        pull, files, review_comments = _checked_object(item, pull), as_objects(files), as_objects(review_comments)
         if name := parameters.file:
             on_file = [each for each in review_comments if each.get("path") == name]
             return _bounded_output([*_file_diff_lines(item, pull, files, name), *_review_comment_lines(on_file)])
-        lines = [*_pull_request_lines(item, pull, files), *_review_lines(_objects(reviews))]
+        lines = [*_pull_request_lines(item, pull, files), *_review_lines(as_objects(reviews))]
         lines += [*_review_comment_lines(review_comments), *_comment_lines(pull, comments, page)]
         return _bounded_output(lines)
 
@@ -381,7 +375,7 @@ def _comments_path(item: NumberedItem, page: int) -> str:
     return f"{item.path}/issues/{item.number}/comments?per_page={COMMENTS_PER_PAGE}&page={page}"
 
 
-def _checked_object(item: NumberedItem, value: Any) -> dict[str, Any]:
+def _checked_object(item: NumberedItem, value: Any) -> Json:
     if not isinstance(value, dict):
         raise ToolError(f"{item}: the answer is no issue; is base_url GitHub's API?", kind="BadReply")
     return cast("Json", value)
