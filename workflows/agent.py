@@ -122,7 +122,7 @@ class AgentLoop(Lifecycle[T]):
         if isinstance(proposed, reason.NoReply):
             is_asked_again = proposed.is_out_of_time and can_retry_model_call(run.state, run.now)
             if not is_asked_again:
-                run.change_state(observe.with_stop_reason, "error", proposed.detail)
+                run.change_state(observe.with_stop, Stop("error", proposed.detail))
             await wait_if_paused(run)
             return None
         run.change_state(observe.with_reply, proposed.classified.reply, proposed.conversation)

@@ -234,7 +234,7 @@ class Lifecycle(RunHandlers, Generic[T]):
             if is_invalid_input(error):
                 raise self._invalid_input(failure_message(error)) from error
             reason = "timeout" if is_out_of_time(error) else "error"
-            run.change_state(observe.with_stop_reason, reason, failure_text(error))
+            run.change_state(observe.with_stop, Stop(reason, failure_text(error)))
             return
         run.apply_setup(setup)
         run.change_state(with_unpinned_server_taint)
@@ -242,7 +242,7 @@ class Lifecycle(RunHandlers, Generic[T]):
 
     def _invalid_input(self, problem: str) -> ApplicationError:
         """Return the failure of the run, and end the run, so that its status shows the end."""
-        self._run.change_state(observe.with_stop_reason, "error", f"InvalidInput: {problem}")
+        self._run.change_state(observe.with_stop, Stop("error", f"InvalidInput: {problem}"))
         self._run.change_state(with_run_over)
         return ApplicationError(problem, type="InvalidInput", non_retryable=True)
 
@@ -279,7 +279,7 @@ class Lifecycle(RunHandlers, Generic[T]):
 
     def _end_run(self, stop: Stop) -> T:
         run = self._run
-        run.change_state(observe.with_stop_reason, *stop)
+        run.change_state(observe.with_stop, stop)
         run.change_state(with_run_over)
         visibility.show_details(run)
         if run.state.setup is not None:

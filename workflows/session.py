@@ -221,7 +221,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         run = self._session
         while (ending := await self._begin_turn()) is None:
             stop = await super().run_until_stop()
-            run.change_state(observe.with_stop_reason, *stop)
+            run.change_state(observe.with_stop, stop)
             await run.wait_for_abandoned_tasks()  # they must not act in the next turn
             await super().set_fallback_output(stop)
             run.change_state(with_reopened_end)

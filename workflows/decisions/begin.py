@@ -116,8 +116,8 @@ def carried_state(kind: type[S], carried: object, before: str | None) -> S:
 
 def with_unpinned_server_taint(state: AgentState) -> AgentState:
     """Return the state tainted by each server with unpinned tools: the model reads that server's definitions."""
-    offered = state.setup.tools if state.setup else ()
-    servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
+    unpinned = [tool for tool in state.tools if tool.digest and not tool.pinned]
+    servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in unpinned)
     taint = tuple(dict.fromkeys((*state.taint, *servers)))
     return state if taint == state.taint else state.with_dialogue(taint=taint)
 

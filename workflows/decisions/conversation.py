@@ -4,16 +4,19 @@ Sizes are estimated without a tokenizer. The results of an iteration share the r
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from pydantic_core import to_json
 
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, messages_digest, short_digest
 from orga.workflows.types.conversation import Conversation, Summary, is_dropped_last, latest_turn, summary_message
-from orga.workflows.types.messages import Message, Ranges, shortened_message
+from orga.workflows.types.messages import Message, Ranges, Reply, shortened_message
 from orga.workflows.types.parts import MediaPart, Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import bytes_in_json
+
+S = TypeVar("S", bound=AgentState)
 
 OVERHEAD_PER_CALL = 30
 """Bytes of a call in a provider's request, in addition to its texts."""
@@ -160,6 +163,16 @@ def with_message(
         size=conversation.size + size,
         unseen=conversation.unseen + message_json_bytes(message),
     )
+
+
+def with_recorded_reply(state: S, reply: Reply) -> S:
+    """Add the latest reply to the conversation. It is news by reference, because the history has it already."""
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    return state.with_dialogue(conversation=conversation)
+
+
+def with_message_to_model(state: S, text: str) -> S:
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of("user", text)))
 
 
 def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -> int | None:

@@ -8,16 +8,15 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import with_message_to_model, with_recorded_reply
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.agents import Critic, CriticReply
-from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.json_text import parsed_answer_json
-from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
@@ -258,6 +257,5 @@ def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, ass
 
 
 def _with_unaccepted_answer(state: AgentState, reply: Reply, why: str) -> AgentState:
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, Message.of("user", f"[Answer not accepted] {why}"))
-    return state.with_dialogue(conversation=conversation, partial="")
+    after = with_message_to_model(with_recorded_reply(state, reply), f"[Answer not accepted] {why}")
+    return after.with_dialogue(partial="")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from math import ceil
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop
@@ -34,6 +34,8 @@ _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
     "max_tool_calls": lambda state, now: state.tool_calls.spent,
 }
 
+_TIME_LAST = sorted(LIMITS, key=lambda limit: limit.key == "timeout_s")
+
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
     """Return why the run must end now, or None if it may continue. This is checked before each reasoning step.
@@ -49,11 +51,12 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     for call, times in state.invalid.items():
         if times >= MAX_DENIALS_IN_A_ROW:
             return Stop("error", f"the same invalid call again: {call}, {times} iterations in a row")
-    for limit in sorted(LIMITS, key=lambda limit: limit.key == "timeout_s"):  # time last, the others in their order
+    for limit in _TIME_LAST:
         most, spent = getattr(config, limit.key), _SPENT[limit.key](state, now)
-        is_reached = most is not None and spent >= most
         if limit.key == "max_tool_calls":  # the run goes on for a while, but further calls are not run
             is_reached = state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW
+        else:
+            is_reached = most is not None and spent >= most
         if is_reached:
             return Stop(limit.reason, limit.detail.format(used=spent, max=most, noun=limit.noun))
     return None
@@ -72,11 +75,14 @@ def server_timeout_seconds(state: AgentState, now: datetime) -> int:
     return ceil(remaining_s(state, now)) + SLACK_S
 
 
-_ROOM_FACTORS = (1, 2, 4, 4)
-"""The room of the next reply, as a multiple of `max_output_tokens`, by `thinking_cuts`."""
+class _ReplyTerms(NamedTuple):
+    room_factor: int
+    """The limit of one reply, as a multiple of `max_output_tokens`."""
+    effort: Effort | None = None
+    """None is the usual one."""
 
-_EFFORTS: tuple[Effort | None, ...] = (None, None, "low", "none")
-"""The effort of the next reply, by `thinking_cuts`. None is the usual one."""
+
+_TERMS_BY_THINKING_CUTS = (_ReplyTerms(1), _ReplyTerms(2), _ReplyTerms(4, "low"), _ReplyTerms(4, "none"))
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
@@ -84,7 +90,7 @@ def output_allowance(state: AgentState, config: LoopConfig) -> int:
 
     The limit of one reply is higher after replies that were only thinking.
     """
-    room = config.max_output_tokens * _ROOM_FACTORS[state.thinking_cuts]
+    room = config.max_output_tokens * _TERMS_BY_THINKING_CUTS[state.thinking_cuts].room_factor
     return max(min(config.max_total_tokens - state.usage.total_tokens, room), 1)
 
 
@@ -95,33 +101,37 @@ OWN_LIMIT_SHARE = 0.9
 
 
 def with_thinking_cut(state: S, reply: Reply) -> S:
-    """Return the state with the next step against replies that are only thinking. The reply must not be counted yet."""
+    """Count the replies in a row that were only thinking. The tokens of this reply must not be counted yet.
+
+    If the model's own limit cut the first one, it counts twice, so that the next reply also has a lower effort.
+    """
     if not reply.is_only_thinking:
-        step = 0
+        cuts = 0
     elif state.thinking_cuts:
-        step = min(state.thinking_cuts + 1, 3)
+        cuts = min(state.thinking_cuts + 1, len(_TERMS_BY_THINKING_CUTS) - 1)
     else:
         allowance, tokens = output_allowance(state, state.config), reply.usage.output_tokens
         is_own_limit = not reply.usage.estimated and tokens < allowance * OWN_LIMIT_SHARE
-        step = 2 if is_own_limit else 1
-    return state if step == state.thinking_cuts else state.with_dialogue(thinking_cuts=step)
+        cuts = 2 if is_own_limit else 1
+    return state if cuts == state.thinking_cuts else state.with_dialogue(thinking_cuts=cuts)
 
 
 def lowered_effort(state: AgentState) -> Effort | None:
     """Return the effort for the next reply, or None for the usual one."""
-    return _EFFORTS[state.thinking_cuts]
+    return _TERMS_BY_THINKING_CUTS[state.thinking_cuts].effort
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:
-    most = {limit.key: getattr(state.config, limit.key) for limit in LIMITS}
-    rest = {
-        limit.rest: None if most[limit.key] is None else max(most[limit.key] - _SPENT[limit.key](state, now), 0)
-        for limit in LIMITS
-    }
-    return Budgets.model_validate({**most, **rest, "time_s": round(remaining_s(state, now), 3)})
+    given: dict[str, float | None] = {}
+    for limit in LIMITS:
+        most = getattr(state.config, limit.key)
+        given[limit.key] = most
+        given[limit.rest] = None if most is None else max(most - _SPENT[limit.key](state, now), 0)
+    return Budgets.model_validate({**given, "time_s": round(remaining_s(state, now), 3)})
 
 
 def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
+    """Return what is left of each limit that the run has, for policies."""
     left = budgets(state, now)
     return {limit.rest: value for limit in LIMITS if (value := getattr(left, limit.rest)) is not None}
 
@@ -146,9 +156,9 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
 
     If the previous segment's question is still open, that one is returned.
     """
-    carried = next((question for question in state.questions if question.kind == "budget"), None)
-    if carried is not None:
-        return carried
+    for carried in state.questions:
+        if carried.kind == "budget":
+            return carried
     limit = _used_up_limit(stop)
     return Question(
         question_id=f"budget-{state.iteration}-{state.budget_questions}",
@@ -164,7 +174,7 @@ def _used_up_limit(stop: Stop) -> str:
     """Return the config key of the limit. Several limits end a run as `max_iterations`; the detail identifies them."""
     with_reason = [limit for limit in LIMITS if limit.reason == stop.reason]
     in_detail = [limit for limit in with_reason if stop.detail.endswith(f" {limit.noun}")]
-    return next((limit.key for limit in (*in_detail, *with_reason)), stop.reason)
+    return (in_detail or with_reason)[0].key
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
@@ -184,8 +194,9 @@ def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
 
 def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
     """Return the state with raised limits. A limit that had been reached no longer ends the run."""
-    stop = None if state.stop and state.stop.reason in LIMIT_REASONS else state.stop
-    return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
+    is_at_limit = state.stop is not None and state.stop.reason in LIMIT_REASONS
+    after = state.with_budget(extended={**state.extended, **limits}, over_budget=0)
+    return after.with_control(stop=None if is_at_limit else state.stop)
 
 
 def with_budget_question(state: AgentState, question: Question) -> AgentState:

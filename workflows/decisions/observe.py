@@ -10,13 +10,19 @@ from orga.workflows.decisions.conversation import (
     message_size,
     news_bytes_left,
     with_message,
+    with_message_to_model,
+    with_recorded_reply,
 )
 from orga.workflows.decisions.limits import with_thinking_cut
 from orga.workflows.decisions.review_stages import is_in_question
-from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
+from orga.workflows.decisions.tool_calls.calls import (
+    answered_unrun_outcome,
+    taint_with_outcomes,
+    with_counted_calls,
+)
 from orga.workflows.decisions.tool_calls.repeated_calls import answer_denial_name, with_streaks
 from orga.workflows.types.context import MessageRef
-from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply
@@ -73,7 +79,7 @@ class ClassifiedReply(NamedTuple):
     def detail(self) -> str:
         """The detail of the run's ending if repairs do not help. It quotes a refusal."""
         quoted = " ".join(self.reply.text.split())[:200]
-        return _DETAIL[self.kind] + (f": {quoted}" if quoted and self.kind == "refusal" else "")
+        return _DETAIL[self.kind] + (f": {quoted}" if self.kind == "refusal" and quoted else "")
 
 
 def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply:
@@ -86,13 +92,16 @@ def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply
 
 
 def _reply_kind(reply: Reply) -> ReplyKind:
-    if reply.finish in {"refusal", "content_filter"}:
-        return "refusal" if reply.finish == "refusal" else "content_filter"
+    if reply.finish == "refusal":
+        return "refusal"
+    if reply.finish == "content_filter":
+        return "content_filter"
+    is_cut = reply.finish == "length"
     if reply.calls:
-        return "cut_calls" if reply.finish == "length" else "calls"
-    if not reply.text.strip():
-        return "cut_thinking" if reply.is_only_thinking else "blank"
-    return "cut_answer" if reply.finish == "length" else "answer"
+        return "cut_calls" if is_cut else "calls"
+    if reply.text.strip():
+        return "cut_answer" if is_cut else "answer"
+    return "cut_thinking" if reply.is_only_thinking else "blank"
 
 
 def left_out_text(reply: Reply) -> str:
@@ -122,8 +131,8 @@ def with_outcomes(
     assistant, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
-    room = max(room - message_size(assistant), MIN_NEWS_BYTES)
-    shares = fair_shares([message_size(result) for result in results], room)
+    room_for_results = max(room - message_size(assistant), MIN_NEWS_BYTES)
+    shares = fair_shares([message_size(result) for result in results], room_for_results)
     for outcome, result, share in zip(outcomes, results, shares, strict=True):
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, share)
@@ -139,10 +148,7 @@ def with_unjudged_reply(state: AgentState, reply: Reply, outcomes: tuple[Outcome
     """Add a reply that no gate has seen because the run is ending. Nothing in it becomes output."""
     if reply.calls:
         return with_outcomes(state, reply, outcomes, [])
-    if not reply.text.strip():
-        return state
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    return state.with_dialogue(conversation=conversation)
+    return with_recorded_reply(state, reply) if reply.text.strip() else state
 
 
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
@@ -151,29 +157,26 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     The answer ends the run, unless guidance arrived meanwhile or an operator requeued a dead letter. Then the model
     gets these in its next step.
     """
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    after = state.with_task(output=_joined_answer(state, reply))
+    after = with_recorded_reply(state, reply).with_task(output=_joined_answer(state, reply))
     if state.setup is not None and state.setup.output_schema is not None:
         after = after.with_task(data=_parsed_data(state.partial + reply.text))
     if state.aborted is None and not _has_new_guidance(state):
-        after = with_stop_reason(after, "completed", "")
-    after = after.with_failures(denials={}, invalid={})  # an allowed answer ends streaks
-    return after.with_dialogue(conversation=conversation, partial="", repairs=0)
+        after = with_stop(after, Stop("completed"))
+    return with_streaks(after).with_dialogue(partial="", repairs=0)
 
 
-def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
+def with_schema_mismatch(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Add an answer that does not fit the output schema. The model learns why. The third one in a row ends the run."""
-    conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, Message.of("user", f"{UNUSABLE_MARKER}{verdict.reason}"))
-    after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
-    return with_stop_reason(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
+    after = with_message_to_model(with_recorded_reply(state, reply), f"{UNUSABLE_MARKER}{verdict.reason}")
+    after = with_streaks(after.with_dialogue(partial="", repairs=state.repairs + 1))
+    return with_stop(after, Stop("error", verdict.reason)) if after.repairs > MAX_REPAIRS_IN_A_ROW else after
 
 
 def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
     """Apply the model's `terminate` call. The run ends, unless there is new guidance for the model."""
     after = state.with_task(output=clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it"))
     is_end = state.aborted is None and state.stop is None and not _has_new_guidance(state)
-    return with_stop_reason(after, "completed", reason) if is_end else after
+    return with_stop(after, Stop("completed", reason)) if is_end else after
 
 
 def termination_text(state: AgentState) -> str:
@@ -184,49 +187,57 @@ def termination_text(state: AgentState) -> str:
     return f"[Not ended] {news}; take it into account."
 
 
-def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
-    return state.with_control(stop=Stop(reason, detail))
+def with_stop(state: AgentState, stop: Stop) -> AgentState:
+    return state.with_control(stop=stop)
 
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Add an answer that the gate denied. The model learns why, so that it can answer differently."""
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, Message.of("user", f"[Policy denied] {verdict.reason}"))
-    after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
-    return with_streaks(after, [answer_denial_name(verdict)])
+    after = with_message_to_model(with_recorded_reply(state, reply), f"[Policy denied] {verdict.reason}")
+    return with_streaks(after.with_dialogue(repairs=0, partial=""), [answer_denial_name(verdict)])
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
-    """Add the part of an unusable reply that can be sent back, and feedback. The third one in a row ends the run.
+    """Add the part of an unusable reply that can be sent back, and feedback. The third one in a row ends the run."""
+    after = with_message_to_model(_with_sendable_part(state, classified), classified.feedback)
+    after = with_streaks(after.with_dialogue(repairs=state.repairs + 1))
+    if classified.kind == "cut_answer":
+        return _with_partial_answer(after, classified)
+    return with_stop(after, Stop("error", classified.detail)) if after.repairs > MAX_REPAIRS_IN_A_ROW else after
 
-    A cut answer has already passed the gate. It does not end the run if there is new guidance. It becomes output at
-    once, unless a review stage must see the whole answer first.
-    """
-    reply, conversation = classified.reply, state.conversation
-    after = with_streaks(state)
+
+def _with_sendable_part(state: AgentState, classified: ClassifiedReply) -> AgentState:
+    reply = classified.reply
     if classified.kind == "cut_calls":
-        text = f"[Not run] {classified.feedback}"
-        outcomes = tuple(Outcome(call=call, status="not_run", text=text) for call in reply.calls)
-        conversation = with_message(conversation, reply.message(), MessageRef(reply=state.iteration))
+        outcomes = tuple(answered_unrun_outcome(call, f"[Not run] {classified.feedback}") for call in reply.calls)
+        after = with_recorded_reply(state, reply)
+        conversation = after.conversation
         for outcome in outcomes:
             conversation = with_message(conversation, outcome.message())
-        after = after.with_budget(tool_calls=_call_counts(state, reply, outcomes))
-    elif reply.text.strip():
-        kept = reply.without_calls().message()
-        news = None if reply.calls else MessageRef(reply=state.iteration)
-        conversation = with_message(conversation, kept, news)
-    conversation = with_message(conversation, Message.of("user", classified.feedback))
-    after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
-    is_answer = classified.kind == "cut_answer"
-    is_output = is_answer and not is_in_question(state.setup)
-    if is_answer:
-        after = after.with_dialogue(partial=_joined_answer(state, reply))
-    if is_output:
+        after = after.with_dialogue(conversation=conversation)
+        return after.with_budget(tool_calls=_call_counts(state, reply, outcomes))
+    if not reply.text.strip():
+        return state
+    if not reply.calls:
+        return with_recorded_reply(state, reply)
+    without_calls = reply.without_calls().message()  # not by reference, because the history has the calls too
+    return state.with_dialogue(conversation=with_message(state.conversation, without_calls))
+
+
+def _with_partial_answer(state: AgentState, classified: ClassifiedReply) -> AgentState:
+    """Add a cut answer to its earlier parts. It has passed the gate. After too many cuts, it ends the run as it is.
+
+    It becomes output at once, unless a review stage must see the whole answer first. New guidance delays the end.
+    """
+    after = state.with_dialogue(partial=_joined_answer(state, classified.reply))
+    is_unreviewed = is_in_question(state.setup)
+    if not is_unreviewed:
         after = after.with_task(output=after.partial)
-    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_new_guidance(state)):
-        unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
-        after = with_stop_reason(after, "completed" if is_output else "error", classified.detail + unreviewed)
-    return after
+    if after.repairs <= MAX_REPAIRS_IN_A_ROW or _has_new_guidance(state):
+        return after
+    if is_unreviewed:
+        return with_stop(after, Stop("error", f"{classified.detail}, and was not reviewed"))
+    return with_stop(after, Stop("completed", classified.detail))
 
 
 def _has_new_guidance(state: AgentState) -> bool:
@@ -264,19 +275,27 @@ def with_inbox_drained(state: AgentState, phase: str = "") -> AgentState:
     """
     if not state.inbox:
         return state
-    conversation, taken, size, room = state.conversation, 0, 0, news_bytes_left(state) // 2
-    for item in state.inbox:
-        text = _GUIDANCE_TEXTS[item.kind].format(item.text)
-        size += len(text.encode())
-        if taken and size > room:
-            break
-        conversation = with_message(conversation, Message.of("user", text, pinned=item.kind == "add_context"))
-        taken += 1
-    for item in state.inbox[:taken]:
+    taken = _guidance_for_one_step(state)
+    waiting, conversation = state.inbox[len(taken) :], state.conversation
+    for item in taken:
+        message = Message.of("user", _guidance_text(item), pinned=item.kind == "add_context")
+        conversation = with_message(conversation, message)
         state = with_applied(state, item, phase=phase, iteration=state.iteration + 1)
-    inbox = state.inbox[taken:]
-    waiting = sum(len(item.text.encode()) for item in inbox)
-    if state.unheard and not inbox:
-        conversation = with_message(conversation, Message.of("user", LOST_GUIDANCE_TEXT.format(state.unheard)))
-        state = state.with_control(unheard=0)
-    return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)
+    state = state.with_dialogue(conversation=conversation)
+    if state.unheard and not waiting:
+        state = with_message_to_model(state, LOST_GUIDANCE_TEXT.format(state.unheard)).with_control(unheard=0)
+    return state.with_control(inbox=waiting, inbox_bytes=sum(len(item.text.encode()) for item in waiting))
+
+
+def _guidance_for_one_step(state: AgentState) -> tuple[Intervention, ...]:
+    """Return the oldest guidance, at least one item, and at most as much as fits half of the room for news."""
+    room = news_bytes_left(state) // 2
+    for index, item in enumerate(state.inbox):
+        room -= len(_guidance_text(item).encode())
+        if index and room < 0:
+            return state.inbox[:index]
+    return state.inbox
+
+
+def _guidance_text(item: Intervention) -> str:
+    return _GUIDANCE_TEXTS[item.kind].format(item.text)

@@ -180,9 +180,8 @@ def _is_path(term: str) -> bool:
 
 def knowledge_reader(state: AgentState) -> Reader:
     """Return the reader on whose behalf the run recalls and stores. Only its starter and its setup determine it."""
-    agent = state.setup.agent if state.setup else state.input.agent
     user = _user_name(state.input.trusted_context.get("user"))
-    return Reader(tenant=state.input.tenant or "", user=user, agent=agent)
+    return Reader(tenant=state.input.tenant or "", user=user, agent=state.agent)
 
 
 def _user_name(user: object) -> str:
@@ -268,7 +267,7 @@ def _recollection(recalled: RecalledContext, last: Recollection) -> Recollection
 
 def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:
     """Return the state with the taint of the recalled items, up to the limit. The run's own tools do not count."""
-    own = {tool.name for tool in (state.setup.tools if state.setup else ())}
+    own = {tool.name for tool in state.tools}
     fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
     all_taint = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))

@@ -67,11 +67,10 @@ def gate_summary(request: GateRequest) -> str | None:
 
 def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
     """Return the state with two texts for people: the calls of a reply, and the calls that the gate refused."""
-    specs = state.setup.tools if state.setup else ()
     refused = [call for call, verdict in zip(calls, verdicts, strict=False) if verdict.decision in {"deny", "invalid"}]
-    shown, denied = calls_text(calls, specs), calls_text(refused, specs)
-    state = state.with_dialogue(last=shown)
-    return state if denied == state.refused else state.with_dialogue(refused=denied)
+    refused_text = calls_text(refused, state.tools)
+    state = state.with_dialogue(last=calls_text(calls, state.tools))
+    return state if refused_text == state.refused else state.with_dialogue(refused=refused_text)
 
 
 def without_refused_calls(state: AgentState) -> AgentState:

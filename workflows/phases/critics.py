@@ -249,7 +249,7 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
     }
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
-            run.change_state(observe.with_stop_reason, *critic_stop(critic, each.found))
+            run.change_state(observe.with_stop, critic_stop(critic, each.found))
     run.change_state(critique.with_round, critic, is_sent_back=bool(rejected))
     return gated.with_rejections(rejected)
 

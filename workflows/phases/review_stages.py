@@ -175,7 +175,7 @@ def _conclusion_of_problem(run: Run, gated: GatedReply) -> AnswerConclusion | No
     if verdict is None:
         return None
     if verdict.decision == "invalid":
-        return answer_conclusion(observe.with_schema_mismatch, gated.classified, verdict)
+        return answer_conclusion(observe.with_schema_mismatch, gated.classified.reply, verdict)
     if verdict.decision != "allow":
         return answer_conclusion(observe.with_denied_answer, gated.reply, verdict)
     if run.state.due_decisions:

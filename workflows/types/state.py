@@ -18,6 +18,7 @@ from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Step
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
 class TaskChanges(TypedDict, total=False):
@@ -45,6 +46,19 @@ class Task(Record):
     """The final answer as JSON, if the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
     """Texts for an ending without an answer: what the model wrote next to allowed calls, and answers of delegates."""
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools of its setup, which the model may call. Empty before the setup is known."""
+        return self.setup.tools if self.setup else ()
+
+    def tool(self, name: str) -> ToolSpec | None:
+        return self.setup.tool(name) if self.setup else None
+
+    @property
+    def agent(self) -> str:
+        """The agent's name in the setup, or the one that the starter gave before the setup is known."""
+        return self.setup.agent if self.setup else self.input.agent
 
     @property
     def declared_decisions(self) -> dict[str, GroundedDecision]:

@@ -24,9 +24,7 @@ NO = Assessment(False, "model:m", "No source.", 0.4)
 TAKEN_IN: dict[str, Callable[[AgentState], AgentState]] = {
     "an answer": lambda state: observe.with_answer(state, ANSWER),
     "an empty reply": lambda state: observe.with_repair(state, classify_reply(BLANK)),
-    "an answer with a schema mismatch": lambda state: observe.with_schema_mismatch(
-        state, classify_reply(ANSWER), MISFIT
-    ),
+    "an answer with a schema mismatch": lambda state: observe.with_schema_mismatch(state, ANSWER, MISFIT),
     "a denied answer": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
     "an answer rejected by a critic": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
     "an answer before a required decision": lambda state: with_undecided_answer(state, ANSWER),

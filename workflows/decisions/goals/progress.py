@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import with_message_to_model
 from orga.workflows.decisions.goals.plans import (
     available_agents,
     available_skills,
@@ -23,7 +23,7 @@ from orga.workflows.types.context import text_digest
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep, Pursuit, Quality
-from orga.workflows.types.messages import UNUSABLE_MARKER, Message, ToolCall
+from orga.workflows.types.messages import UNUSABLE_MARKER, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
@@ -152,10 +152,6 @@ def result_confidence(steps: Sequence[PlanStep], own: float | None = None) -> fl
 
 MAX_PROBLEM_CHARS = 300
 """Characters of the last reply's problem in the reason of an ending."""
-
-
-def with_message_to_model(state: GoalState, text: str) -> GoalState:
-    return state.with_dialogue(conversation=with_message(state.conversation, Message.of("user", text)))
 
 
 def without_plan(state: GoalState) -> GoalState:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import with_message_to_model, with_recorded_reply
 from orga.workflows.decisions.goals.plans import due_step_calls, ready_steps, with_values
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
@@ -17,7 +17,6 @@ from orga.workflows.decisions.goals.progress import (
     steps_data,
     with_ending,
     with_ending_if_stuck,
-    with_message_to_model,
     with_steps,
     with_unusable_reply,
     without_plan,
@@ -34,7 +33,6 @@ from orga.workflows.decisions.goals.replies import (
 )
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.decisions.limits import with_thinking_cut
-from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation, call_source
 from orga.workflows.types.goals.pursuit import (
@@ -72,10 +70,7 @@ def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversatio
 
 
 def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
-    if not reply.text.strip():
-        return state
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    return state.with_dialogue(conversation=conversation)
+    return with_recorded_reply(state, reply) if reply.text.strip() else state
 
 
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
@@ -120,7 +115,6 @@ def with_round_postponed(state: GoalState) -> GoalState | None:
 def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
     pursuit, ended = state.pursuit, list[PlanStep]()
     for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
-        spec = state.setup.tool(outcome.call.name) if state.setup else None
         is_done = outcome.status == "ok"
         ended.append(
             step.with_fields(
@@ -129,7 +123,7 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
                 attempts=step.attempts + 1,
                 call_id=outcome.call.call_id,
                 place=f"{state.iteration}.{index}",
-                source=call_source(outcome.call, spec),
+                source=call_source(outcome.call, state.tool(outcome.call.name)),
                 error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
             )
         )
@@ -155,7 +149,7 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
 
 def _step_value(state: GoalState, outcome: Outcome) -> Any:
     """Return the value of a step's result, or None. A result from elsewhere, such as a fallback, has none."""
-    spec = state.setup.tool(outcome.call.name) if state.setup else None
+    spec = state.tool(outcome.call.name)
     if spec is None or outcome.status != "ok" or outcome.by:
         return None
     head, tail = outcome.own_text_lengths

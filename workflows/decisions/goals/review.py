@@ -5,13 +5,8 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.progress import (
-    steps_data,
-    with_ending,
-    with_message_to_model,
-    with_steps,
-    with_unusable_reply,
-)
+from orga.workflows.decisions.conversation import with_message_to_model
+from orga.workflows.decisions.goals.progress import steps_data, with_ending, with_steps, with_unusable_reply
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import OPERATOR, GoalPhase, GoalState

@@ -119,7 +119,7 @@ def cancelled_outcome(call: ToolCall, spec: ToolSpec | None) -> Outcome:
 
 def taint_with_outcomes(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Return the run's taint including these outcomes. Trusted tools leave no taint."""
-    trusted = {spec.name for spec in (state.setup.tools if state.setup else ()) if spec.options.trusted_output}
+    trusted = {spec.name for spec in state.tools if spec.options.trusted_output}
     entered = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]
     new = (tool for outcome in entered for tool in (outcome.call.name, outcome.by) if tool)
     return tuple(dict.fromkeys((*state.taint, *(tool for tool in new if tool not in trusted))))

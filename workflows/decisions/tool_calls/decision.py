@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import with_message_to_model, with_recorded_reply
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
-from orga.workflows.types.context import MessageRef, record_digest
+from orga.workflows.types.context import record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS, Stop
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.json_text import as_object
-from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
+from orga.workflows.types.messages import UNUSABLE_MARKER, Reply, ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.decision import (
     DECISION_GROUNDED,
@@ -147,11 +147,9 @@ def undecided_text(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Add an answer that comes before a required decision. The model learns why. The third attempt ends the run."""
-    feedback = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
-    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, feedback)
-    answered = state.with_dialogue(conversation=conversation, partial="")
-    return with_undecided_end(with_streaks(answered, denied=(), invalid=()))
+    feedback = f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}"
+    answered = with_message_to_model(with_recorded_reply(state, reply), feedback).with_dialogue(partial="")
+    return with_undecided_end(with_streaks(answered))
 
 
 def with_undecided_end(state: AgentState) -> AgentState:

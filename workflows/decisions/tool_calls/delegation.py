@@ -74,7 +74,7 @@ def reserved_reading_tokens(state: AgentState, left: int) -> int:
     They cover a request with the conversation and the answers, and a reply. They are at least a tenth of `left`,
     because a delegate may overspend by one reply, and at most half of it.
     """
-    spec = state.setup.tool(RUN_TOOL) if state.setup else None
+    spec = state.tool(RUN_TOOL)
     answers = len(state.children) * estimated_tokens(spec.max_result_bytes) if spec else 0
     request = int((estimated_sent_tokens(state.conversation) + answers) * state.calibration)
     wanted = max(request + min(state.config.max_output_tokens, REPLY_TOKENS), int(left * READING_SHARE))
@@ -120,8 +120,7 @@ def delegation_problem(state: AgentState, target: str) -> str:
 
 
 def delegation_chain(state: AgentState) -> tuple[str, ...]:
-    own = state.setup.agent if state.setup else state.input.agent
-    return (*state.input.lineage.chain, own)
+    return (*state.input.lineage.chain, state.agent)
 
 
 def with_waiting_delegate(state: AgentState, child: Child) -> AgentState:

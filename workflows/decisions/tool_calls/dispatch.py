@@ -70,7 +70,7 @@ def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
     stopped = repeated_calls.stopped_call_text(state, call)
     if stopped:
         return answered_unrun_outcome(call, stopped)
-    spec = state.setup.tool(call.name) if state.setup else None
+    spec = state.tool(call.name)
     if spec is not None and tries_left(state, spec) == 0:
         return answered_unrun_outcome(call, given_up_text(call.name))
     return None

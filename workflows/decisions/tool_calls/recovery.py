@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.questions import shown_arguments
-from orga.workflows.decisions.conversation import news_bytes_left, with_message
+from orga.workflows.decisions.conversation import news_bytes_left, with_message_to_model
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes, with_counted_calls
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.json_text import as_object
-from orga.workflows.types.messages import Message, ToolCall, shortened_message
+from orga.workflows.types.messages import ToolCall, shortened_message
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
@@ -239,15 +239,11 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
 
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
     """Add the outcome of a requeued call as a message, because the original call has a result already."""
-    spec = state.setup.tool(letter.call.name) if state.setup else None
-    shown = delimited_tool_text(
-        shortened_message(outcome.message(), news_bytes_left(state) // 2), call_source(letter.call, spec)
-    )
-    message = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
-    conversation = with_message(state.conversation, Message.of("user", message))
-    state = state.with_dialogue(conversation=conversation, taint=taint_with_outcomes(state, (outcome,))).with_budget(
-        under_way=0
-    )
+    result = shortened_message(outcome.message(), news_bytes_left(state) // 2)
+    shown = delimited_tool_text(result, call_source(letter.call, state.tool(letter.call.name)))
+    text = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
+    state = state.with_dialogue(taint=taint_with_outcomes(state, (outcome,))).with_budget(under_way=0)
+    state = with_message_to_model(state, text)
     if outcome.was_run:
         counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
         state = state.with_budget(tool_calls=counts)

@@ -12,11 +12,11 @@ from pydantic_core import to_json
 from rapidfuzz.distance import Levenshtein
 
 from orga.workflows.decisions.control.questions import SHOWN_BYTES, shown_arguments, with_question
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import with_message_to_model
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
@@ -199,10 +199,9 @@ def _stopped_call_question(state: AgentState, call: ToolCall, step: Step, now: d
 
 def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decision: Resolution) -> AgentState:
     text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
-    conversation = with_message(state.conversation, Message.of("user", text))
     reason = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
     state = _with_repeated_call(state, str(data.get("step_id", "")), step.with_stop(reason))
-    return state.with_dialogue(conversation=conversation)
+    return with_message_to_model(state, text)
 
 
 def _by_person_text(what: str, decision: Resolution) -> str:

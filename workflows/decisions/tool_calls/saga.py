@@ -145,10 +145,10 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
     for action in (step, step.compensation):
         if action is not None and (problem := _action_problem(state, action)):
             return problem if action is step else f"its compensation: {problem}"
-    undoing = state.setup.tool(step.compensation.tool) if state.setup and step.compensation else None
+    undoing = state.tool(step.compensation.tool) if step.compensation else None
     if undoing is not None and undoing.deferred is not None:
         return f"its compensation: the results of {undoing.name} come later, and a compensation cannot wait for days"
-    spec = state.setup.tool(step.tool) if state.setup else None
+    spec = state.tool(step.tool)
     if step.kind == "read_only" and spec is not None and spec.effect != "read_only":
         return f"{step.tool} is no read-only tool; make the step compensatable or final"
     stopped = given_up_outcome(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
@@ -158,7 +158,7 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
 def _action_problem(state: AgentState, action: Action) -> str:
     if action.tool in LOOP_TOOLS:
         return f"{action.tool} cannot be part of a saga"
-    offered = [spec.name for spec in (state.setup.tools if state.setup else ()) if spec.name not in LOOP_TOOLS]
+    offered = [spec.name for spec in state.tools if spec.name not in LOOP_TOOLS]
     return "" if action.tool in offered else f"there is no tool {action.tool!r}; there are: {', '.join(offered)}"
 
 

@@ -7,10 +7,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
+from orga.workflows.decisions.conversation import with_message_to_model
 from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs, unknown_deliveries
 from orga.workflows.decisions.goals.pipelines import pipeline_problem
 from orga.workflows.decisions.goals.planners import planner_for
-from orga.workflows.decisions.goals.progress import with_message_to_model
 from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guidance_seen
 from orga.workflows.decisions.goals.templates import TemplateProblem
 from orga.workflows.decisions.limits import can_retry_model_call
@@ -116,7 +116,7 @@ async def ask_goal_prompt(
     except TemplateProblem as error:
         # logged too, because a result that ends at a limit does not show the error
         workflow.logger.warning("no prompt: %s", error)
-        run.change_state(observe.with_stop_reason, "error", str(error))
+        run.change_state(observe.with_stop, Stop("error", str(error)))
         return None
     if not latest or latest[0].text != text:  # otherwise the same prompt was not answered in time
         run.change_goal(with_message_to_model, text)
@@ -126,6 +126,6 @@ async def ask_goal_prompt(
         run.change_goal(with_counted_reply, proposed.classified.reply, proposed.conversation)
         return proposed
     if not (proposed.is_out_of_time and can_retry_model_call(run.state, run.now)):
-        run.change_state(observe.with_stop_reason, "error", proposed.detail)
+        run.change_state(observe.with_stop, Stop("error", proposed.detail))
     await wait_if_paused(run)
     return None
