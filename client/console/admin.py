@@ -6,7 +6,6 @@ Only a `check` sends API keys or starts MCP servers. Texts are shown without the
 import asyncio
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
@@ -18,7 +17,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.activities.adapters.agents.agents import with_default_agent
-from orga.client.config.file import ConfigSources, load_config
+from orga.client.config.file import load_config
 from orga.client.config.listed import (
     ModelRow,
     agent_json,
@@ -32,7 +31,7 @@ from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Flag, ListOf, NoParameters, Routes
-from orga.client.console.settings_api import setting_items, sources_of, without_secrets
+from orga.client.console.settings_api import read_settings_view, sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
 from orga.client.schedules.handle import ScheduleHandle, all_schedules, run_states, schedule_json
@@ -93,14 +92,15 @@ def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return without_secrets({"items": items, "next": None, **more})
 
 
-async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
-    """Return the configuration with its sources, and the one with the settings at run time, which new runs use."""
-    sources = await asyncio.to_thread(sources_of, call)
+async def _configuration(call: Call[Any]) -> OrgaConfig:
+    """Return the configuration that new runs use, with the settings at run time if they are valid."""
+    config = (await asyncio.to_thread(sources_of, call)).config
+    config = config.with_agents(with_default_agent(config.agents))
     found = await read_settings(call.client, call.console.connection.task_queue)
-    config = sources.config.with_agents(with_default_agent(sources.config.agents))
-    with suppress(InvalidSettings):
-        config = RunTimeRules.for_display(config, os.environ).effective(found.values)
-    return sources, config
+    try:
+        return RunTimeRules.for_display(config, os.environ).effective(found.values)
+    except InvalidSettings:
+        return config
 
 
 async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
@@ -115,14 +115,14 @@ async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
 @ROUTES.get("/agents", _LIST)
 async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the agents in full."""
-    _, config = await _configuration(call)
+    config = await _configuration(call)
     return _listed([agent_json(name, agent, config, os.environ) for name, agent in config.agents.items()])
 
 
 @ROUTES.get("/models", _LIST, more_statuses=(503,))
 async def _models(call: Call[Checks]) -> dict[str, Any]:
     """Return the models with their prices and problems, and with `check` also whether their providers answer."""
-    config = (await _configuration(call))[1]
+    config = await _configuration(call)
     rows = list(model_rows(config, os.environ))
     if call.given.check:
         rows = await checked_rows(rows, await _configuration_for_checks(call), os.environ)
@@ -144,8 +144,10 @@ def _model_item(row: ModelRow, config: OrgaConfig, *, is_checked: bool) -> dict[
 @ROUTES.get("/tools", _LIST, more_statuses=(503,))
 async def _tools(call: Call[Checks]) -> dict[str, Any]:
     """Return the tools and the MCP servers, with `check` also whether the servers answer."""
-    config = (await _configuration(call))[1]
-    answers = await _answering_servers(await _configuration_for_checks(call)) if call.given.check else {}
+    config = await _configuration(call)
+    answers = dict[str, bool]()
+    if call.given.check:
+        answers = await _answering_servers(await _configuration_for_checks(call))
     servers = [{**row, "reachable": answers.get(row["name"])} for row in mcp_rows(config)]
     return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=servers)
 
@@ -176,8 +178,7 @@ async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
 @ROUTES.get("/policies", _LIST)
 async def _policies(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the policies with their text."""
-    _, config = await _configuration(call)
-    return _listed(**await asyncio.to_thread(_policy_view, config))
+    return _listed(**await asyncio.to_thread(_policy_view, await _configuration(call)))
 
 
 def _policy_view(config: OrgaConfig) -> dict[str, Any]:
@@ -237,13 +238,13 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
     except ValueError as error:
         raise Problem(503, f"policy: {error}") from None
     shown = await asyncio.to_thread(_policy_view, config)
-    texts = {each["id"]: each for each in shown["items"]}
+    policies = {each["id"]: each for each in shown["items"]}
     verdict = judged.verdict
     answer = {
         "outcome": judged.outcome,
         "reason": verdict.reason,
         "version": verdict.version or None,
-        "policies": [texts.get(each, {"id": each}) for each in verdict.policies],
+        "policies": [policies.get(each, {"id": each}) for each in verdict.policies],
     }
     return cast("dict[str, Any]", without_secrets(answer))
 
@@ -270,11 +271,7 @@ async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
 @ROUTES.get("/prompts", _LIST)
 async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the templates of goal prompts."""
-    sources, config = await _configuration(call)
-    rules = RunTimeRules.for_display(config, os.environ)
-    found = await read_settings(call.client, call.console.connection.task_queue)
-    values = dict[str, Any]() if rules.problems(found.values) else found.values
-    items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
+    items = (await read_settings_view(call)).items
     return _listed([each.model_dump(mode="json") for each in items if each.template_variables is not None])
 
 

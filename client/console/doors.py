@@ -17,6 +17,7 @@ import os
 import secrets
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
@@ -165,14 +166,19 @@ def _write_private(path: Path, text: str) -> None:
 
 def owner_token(path: Path) -> str:
     """Return the token of the person who starts the console. It is kept in a file, so open pages stay logged in."""
-    try:
-        if not path.stat().st_mode & _FOR_OTHERS and (token := path.read_text().strip()):
-            return token
-    except (OSError, UnicodeDecodeError):
-        pass
+    if token := _kept_token(path):
+        return token
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     _write_private(path, token)
     return token
+
+
+def _kept_token(path: Path) -> str:
+    """Return the token in a file that only its owner can use, or ""."""
+    with suppress(OSError, UnicodeDecodeError):
+        is_private = not path.stat().st_mode & _FOR_OTHERS
+        return path.read_text().strip() if is_private else ""
+    return ""
 
 
 _COOKIE = "orga-console"
@@ -206,7 +212,8 @@ def cookie_name(host: str, scheme: str = "http") -> str:
 
     With TLS it begins with `__Host-`, so that a page of another name of the same domain cannot set it.
     """
-    port, name = host.rpartition(":")[2], f"__Host-{_COOKIE}" if scheme == "https" else _COOKIE
+    name = f"__Host-{_COOKIE}" if scheme == "https" else _COOKIE
+    port = host.rpartition(":")[2]
     return f"{name}-{port}" if port.isdecimal() else name
 
 
@@ -248,9 +255,10 @@ class Proxy(NamedTuple):
         if not name:
             return None
         groups = [group.strip() for group in connection.headers.get("x-forwarded-groups", "").split(",")]
-        roles: list[Role] = [role for role in ROLES if f"orga:{role}" in groups]
+        given_roles: list[Role] = [role for role in ROLES if f"orga:{role}" in groups]
+        roles = roles_up_to(given_roles[-1]) if given_roles else ()
         tenants = frozenset(group.removeprefix("orga:tenant:") for group in groups if group.startswith("orga:tenant:"))
-        return Visitor(name, roles_up_to(roles[-1]) if roles else (), tenants or None)
+        return Visitor(name, roles, tenants or None)
 
 
 class _Counts:
@@ -295,7 +303,9 @@ class Doors:
         scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
         cookie = connection.cookies.get(cookie_name(connection.headers.get("host", ""), self.scheme), "")
         token = bearer.strip() if scheme.lower() == "bearer" else cookie
-        return self.visitor_with(token) or (self.proxy.visitor(connection) if self.proxy else None)
+        if visitor := self.visitor_with(token):
+            return visitor
+        return self.proxy.visitor(connection) if self.proxy else None
 
     def visitor_with(self, token: str) -> Visitor | None:
         if not token:
@@ -309,9 +319,8 @@ class Doors:
         if is_write and self.read_only:
             raise Problem(403, "this console is read-only. Start one without --read-only to change something")
         if not visitor.may(role):
-            raise Problem(
-                403, f"this needs the role {role}, and {visitor.name} has {', '.join(visitor.roles) or 'none'}"
-            )
+            own_roles = ", ".join(visitor.roles) or "none"
+            raise Problem(403, f"this needs the role {role}, and {visitor.name} has {own_roles}")
 
     def count_write(self, visitor: Visitor, *, is_start: bool = False) -> None:
         """Count a write of a visitor. Raise Problem if the visitor writes too often."""
@@ -323,7 +332,7 @@ class Doors:
         """Count a run that a visitor starts. Raise Problem if the visitor starts too many."""
         self._starts.add(visitor.name, self.limits.starts, "starts")
 
-    def is_own_host(self, headers: Headers) -> bool:
+    def is_own_request(self, headers: Headers) -> bool:
         """Return whether a request is for this console's address and does not come from another page."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         is_navigation = headers.get("sec-fetch-mode", "navigate") == "navigate"
@@ -356,13 +365,16 @@ class DoorKeeper:
             return
         answer = _Answer(send)
         request = Request(scope)
-        max_bytes = MAX_FRONTEND_MESSAGE_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
+        may_have_media = request.url.path.startswith(self._media_paths)
+        max_bytes = MAX_FRONTEND_MESSAGE_BYTES if may_have_media else MAX_BODY_BYTES
         try:
-            early = self._early_answer(request, max_bytes)
-            if early is not None:
-                await early(scope, receive, answer.send)
-                return
-            await self._app(scope, _BoundedBody(receive, max_bytes).receive, answer.send)
+            self._refuse_strange(request)
+            token = request.query_params.get("token")
+            if request.method == "GET" and token is not None:
+                await self._entry(request, token)(scope, receive, answer.send)
+            else:
+                self._admit(request, max_bytes)
+                await self._app(scope, _BoundedBody(receive, max_bytes).receive, answer.send)
         except Problem as problem:
             await problem_answer(request, problem)(scope, receive, answer.send)
         except Exception as error:
@@ -371,38 +383,40 @@ class DoorKeeper:
                 raise
             await (await handle_problem(request, error))(scope, receive, answer.send)
 
-    def _early_answer(self, request: Request, max_body_bytes: int) -> Response | None:
-        """Return the answer if the request ends here. Otherwise store its visitor, and return None."""
+    def _refuse_strange(self, request: Request) -> None:
+        """Raise Problem for a request that is ambiguous or not meant for this console."""
         if {"content-length", "transfer-encoding"} <= {*request.headers.keys()}:
             ambiguous = Problem(400, "a request has both Content-Length and Transfer-Encoding. Send one of them")
             ambiguous.headers["Connection"] = "close"  # a proxy may see the end of this request elsewhere
             raise ambiguous
-        if not self._doors.is_own_host(request.headers):
+        if not self._doors.is_own_request(request.headers):
             raise Problem(403, "the address or the page is not this console's own. Open the address that it printed")
-        if request.method == "GET" and (token := request.query_params.get("token")) is not None:
-            return self._entry(request, token)
+
+    def _admit(self, request: Request, max_body_bytes: int) -> None:
+        """Note the visitor of a request. Raise Problem for an unknown visitor, or a write that is not allowed."""
         visitor = self._doors.visitor(request)
         if visitor is None:
             raise Problem(401, "you are not logged in. Open the address that `orga console` printed, or send a token")
         if request.method not in {"GET", "HEAD", "OPTIONS"}:
             _check_write(request, max_body_bytes)
         request.scope.setdefault("state", {})["visitor"] = visitor
-        return None
 
     def _entry(self, request: Request, token: str) -> Response:
         """Return the redirection to the same page without the token. The token becomes a cookie."""
         entering = self._doors.visitor_with(token)
         if entering is None:
             raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
-        site, path = request.headers.get("sec-fetch-site", "none"), "/" + request.url.path.lstrip("/")
+        path = "/" + request.url.path.lstrip("/")
+        site = request.headers.get("sec-fetch-site", "none")  # `none`: a person has typed or opened the address
         if site == "cross-site":
             # a browser sends no strict cookie after a link on another page, so our own page opens the address again
             return HTMLResponse(_SAME_ADDRESS_AGAIN.format(html.escape(f"{path}?{request.url.query}")))
         present = self._doors.visitor(request)
-        if site != "none" and present is not None and present.name != entering.name:
+        present_name = present.name if present else entering.name
+        if present_name != entering.name and site != "none":
             raise Problem(
                 409,
-                f"a page has sent you here to enter as {entering.name}, and you are {present.name} in this browser. "
+                f"a page has sent you here to enter as {entering.name}, and you are {present_name} in this browser. "
                 "If you want to, open the address yourself",
             )
         query = request.url.remove_query_params("token").query
@@ -418,8 +432,8 @@ _SAME_ADDRESS_AGAIN = '<!doctype html><title>orga</title><meta http-equiv="refre
 def _check_write(request: Request, max_body_bytes: int) -> None:
     """Raise Problem for a write that a page of another origin could have sent, or whose body is too long."""
     has_bearer = request.headers.get("authorization", "").lower().startswith("bearer ")
-    is_api = request.url.path.startswith(API_PREFIX)
-    if request.headers.get(CSRF_HEADER) != "1" and (is_api or not has_bearer):
+    needs_header = request.url.path.startswith(API_PREFIX) or not has_bearer
+    if needs_header and request.headers.get(CSRF_HEADER) != "1":
         raise Problem(403, "the header X-Orga-Console: 1 is missing. Send it with every request that writes")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Problem(415, "Content-Type: must be application/json")

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field
@@ -55,7 +55,7 @@ RUN = "run:"
 
 @dataclass
 class _RunningFeed:
-    feed: Feed
+    feed: Feed[Any]
     task: asyncio.Task[None]
     linger: asyncio.Task[None] | None = None
     """The task that ends the feed later, while it has no viewers."""
@@ -70,7 +70,7 @@ class Hub:
         self._streams: Counter[str] = Counter()
 
     @property
-    def feeds(self) -> Collection[Feed]:
+    def feeds(self) -> Collection[Feed[Any]]:
         """The feeds that are read at the moment."""
         return [running.feed for running in self._feeds.values()]
 
@@ -87,7 +87,7 @@ class Hub:
         self._streams[name] -= 1
         self._streams += Counter()  # drops names without streams
 
-    def join(self, topic: str, tenants: Tenants, viewer: asyncio.Event) -> Feed:
+    def join(self, topic: str, tenants: Tenants, viewer: asyncio.Event) -> Feed[Any]:
         """Add a viewer to the feed of a topic, and return the feed. Feeds of runs are the same for all tenants."""
         key = (topic, tenants if topic in {"runs", "inbox"} else None)
         running = self._feeds.get(key)
@@ -100,14 +100,14 @@ class Hub:
         running.feed.viewers.add(viewer)
         return running.feed
 
-    def leave(self, feed: Feed, viewer: asyncio.Event) -> None:
+    def leave(self, feed: Feed[Any], viewer: asyncio.Event) -> None:
         """Remove a viewer. A feed ends `LINGER_S` after its last viewer has left."""
         feed.viewers.discard(viewer)
         for key, running in self._feeds.items():
             if running.feed is feed and not feed.viewers and running.linger is None:
                 running.linger = asyncio.create_task(self._end_later(key, running))
 
-    async def _follow(self, feed: Feed) -> None:
+    async def _follow(self, feed: Feed[Any]) -> None:
         while True:
             try:
                 await feed.follow(self._sleep)
@@ -131,7 +131,7 @@ class Hub:
         running.task.cancel()
         await asyncio.gather(running.task, return_exceptions=True)
 
-    def _new_feed(self, topic: str, tenants: Tenants) -> Feed:
+    def _new_feed(self, topic: str, tenants: Tenants) -> Feed[Any]:
         sources = self.sources
         if topic == SERVER:
             return ServerFeed(sources.client)
@@ -143,7 +143,7 @@ class Hub:
 
 
 class _Subscription(NamedTuple):
-    feed: Feed
+    feed: Feed[Any]
     mark: Mark
 
 
@@ -209,18 +209,22 @@ class Stream:
             task.add_done_callback(self._admissions.discard)
 
     async def _subscribe_if_visible(self, topic: str) -> None:
+        try:
+            await self._wait_for_check(topic)
+            self._subscribe(topic)
+        except (RunNotFound, NotAnAgent):
+            self._refused.append(topic)
+        self._wake.set()
+
+    async def _wait_for_check(self, topic: str) -> None:
+        """Check whether the viewer may see a run, as soon as the server answers. Raise RunNotFound or NotAnAgent."""
         while True:
             try:
-                await self._hub.sources.check_visible(self._visitor, topic.removeprefix(RUN))
+                return await self._hub.sources.check_visible(self._visitor, topic.removeprefix(RUN))
             except (RunNotFound, NotAnAgent):
-                self._refused.append(topic)
+                raise
             except (RPCError, OrgaError):  # the server is away
                 await asyncio.sleep(AGAIN_S)
-                continue
-            else:
-                self._subscribe(topic)
-            self._wake.set()
-            return
 
     def _subscribe(self, topic: str) -> None:
         feed = self._hub.join(topic, self._visitor.tenants, self._wake)

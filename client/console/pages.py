@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -86,7 +86,9 @@ _COMMENTS = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$", re.DOTALL | 
 def _served(path: Path) -> bytes:
     """Return the content of a file. A script loses its comments, a fifth of its size, but keeps its lines."""
     text = path.read_text()
-    return (_COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text) if path.suffix == ".js" else text).encode()
+    if path.suffix == ".js":
+        text = _COMMENTS.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    return text.encode()
 
 
 class _Files:
@@ -119,57 +121,65 @@ class _Files:
 def page_routes() -> Sequence[BaseRoute]:
     files = _Files()
     pages = [page for page in PAGES if f"{page.module}.js" in files.files]
-    navigation = [
-        {"address": page.address, "page": page.module, "title": page.title} for page in pages if page.in_navigation
-    ]
-    shell = Environment(
-        templates={"shell.html": (Path(__file__).parent / "shell.html").read_text()},
-        auto_escape_callback=lambda _name: True,
-    )
-
-    async def static(request: Request) -> Response:
-        file = files.files.get(request.path_params["name"])
-        if file is None:
-            raise Problem(404, "there is no such file")
-        kept = request.path_params["version"] == files.version
-        return _file_response(request, file, "public, max-age=31536000, immutable" if kept else "no-cache")
-
-    def page_route(page: ConsolePage) -> Route:
-        async def show(request: Request) -> Response:
-            def html(name: str) -> list[str]:
-                """Return the head, the body up to the data, and what follows them."""
-                return shell.render_template(
-                    "shell.html",
-                    page=page.module,
-                    title=page.title,
-                    name=name,
-                    navigation=navigation,
-                    static=f"/static/{files.version}",
-                    styles=[each for each in ("app.css", *page.styles, f"{page.module}.css") if each in files.files],
-                    modules=files.modules(f"{page.module}.js"),
-                    cut=safe(_CUT),
-                ).split(_CUT)
-
-            async def parts() -> AsyncGenerator[str]:
-                yield html("")[0]  # the browser fetches the style sheets
-                _, body, end = html(await _name_of_run(request) if page.module == "run" else "")
-                yield body  # the browser shows it while the data are read
-                yield await _first_answers(request, page) + end
-
-            headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
-            if _takes_gzip(request):
-                return StreamingResponse(
-                    _zipped(parts()), media_type="text/html", headers=headers | {"Content-Encoding": "gzip"}
-                )
-            return StreamingResponse(parts(), media_type="text/html", headers=headers)
-
-        return Route(page.address, show, name=f"page-{page.module}")
-
+    shell = _Shell(files, pages)
     return [
-        *(page_route(page) for page in pages),
+        *(Route(page.address, partial(shell.show, page), name=f"page-{page.module}") for page in pages),
         Route("/icon.svg", _icon, name="icon"),
-        Route("/static/{version}/{name:path}", static, name="static"),
+        Route("/static/{version}/{name:path}", partial(_static, files), name="static"),
     ]
+
+
+class _Shell:
+    """The HTML of all pages."""
+
+    def __init__(self, files: _Files, pages: Sequence[ConsolePage]) -> None:
+        self._files = files
+        self._navigation = [
+            {"address": page.address, "page": page.module, "title": page.title} for page in pages if page.in_navigation
+        ]
+        self._templates = Environment(
+            templates={"shell.html": (Path(__file__).parent / "shell.html").read_text()},
+            auto_escape_callback=lambda _name: True,
+        )
+
+    async def show(self, page: ConsolePage, request: Request) -> Response:
+        parts = self._parts(page, request)
+        headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+        if not _takes_gzip(request):
+            return StreamingResponse(parts, media_type="text/html", headers=headers)
+        headers["Content-Encoding"] = "gzip"
+        return StreamingResponse(_zipped(parts), media_type="text/html", headers=headers)
+
+    async def _parts(self, page: ConsolePage, request: Request) -> AsyncGenerator[str]:
+        head, _, _ = self._html(page, "")
+        yield head  # the browser fetches the style sheets
+        _, body, end = self._html(page, await _name_of_run(request) if page.module == "run" else "")
+        yield body  # the browser shows it while the data are read
+        yield await _first_answers(request, page) + end
+
+    def _html(self, page: ConsolePage, name: str) -> list[str]:
+        """Return the head, the body up to the data, and what follows them. `name` is that of the page's run."""
+        styles = ("app.css", *page.styles, f"{page.module}.css")
+        html = self._templates.render_template(
+            "shell.html",
+            page=page.module,
+            title=page.title,
+            name=name,
+            navigation=self._navigation,
+            static=f"/static/{self._files.version}",
+            styles=[style for style in styles if style in self._files.files],
+            modules=self._files.modules(f"{page.module}.js"),
+            cut=safe(_CUT),
+        )
+        return html.split(_CUT)
+
+
+async def _static(files: _Files, request: Request) -> Response:
+    file = files.files.get(request.path_params["name"])
+    if file is None:
+        raise Problem(404, "there is no such file")
+    is_newest = request.path_params["version"] == files.version
+    return _file_response(request, file, "public, max-age=31536000, immutable" if is_newest else "no-cache")
 
 
 def _takes_gzip(request: Request) -> bool:
@@ -197,8 +207,8 @@ def _file_response(request: Request, file: _File, caching: str) -> Response:
 
 async def _icon(request: Request) -> Response:
     """Return the icon of the tab. It has a mark if something waits in the inbox."""
-    waiting = request.query_params.get("waiting", "")
-    mark = '<circle cx="15" cy="5" r="5" fill="#c2410c"/>' if waiting else ""
+    is_waiting = bool(request.query_params.get("waiting"))
+    mark = '<circle cx="15" cy="5" r="5" fill="#c2410c"/>' if is_waiting else ""
     content = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><path d="M10 2a8 8 0 1 1-7.4 5" fill="none"'
         f' stroke="#0f766e" stroke-width="2.5"/><circle cx="10" cy="10" r="3.2" fill="#0f766e"/>{mark}</svg>'

@@ -38,7 +38,6 @@ STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (TooLong, 422),
     (UnreadableRun, 422),
     (Refused, 409),
-    (InvalidInput, 422),
     (NoSuchIteration, 422),
     (PastRefused, 409),
     (NoRecord, 404),
@@ -104,7 +103,7 @@ def error_text(error: Exception) -> str:
     return text
 
 
-def problem_response(problem: Problem) -> Response:
+def _problem_json(problem: Problem) -> Response:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(problem.status).phrase,
@@ -121,9 +120,11 @@ def problem_answer(request: Request, problem: Problem) -> Response:
     for path_prefix, form in request.app.state.error_forms.items():
         if request.scope["path"].startswith(path_prefix):
             return form(problem)
-    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
-    if not is_page:
-        return problem_response(problem)
+    is_for_browser = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    return _problem_page(problem) if is_for_browser else _problem_json(problem)
+
+
+def _problem_page(problem: Problem) -> Response:
     title = HTTPStatus(problem.status).phrase
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -132,25 +133,34 @@ def problem_answer(request: Request, problem: Problem) -> Response:
     return HTMLResponse(html, problem.status, headers=problem.headers)
 
 
+_HTTP_DETAILS = {
+    404: "there is nothing at this address. GET /api/v1/openapi.json lists the interface",
+    405: "this address does not take this method. The header Allow lists those that it takes",
+}
+
+
 def _http_problem(error: HTTPException) -> Problem:
-    details = {
-        404: "there is nothing at this address. GET /api/v1/openapi.json lists the interface",
-        405: "this address does not take this method. The header Allow lists those that it takes",
-    }
-    problem = Problem(error.status_code, details.get(error.status_code, error.detail))
+    problem = Problem(error.status_code, _HTTP_DETAILS.get(error.status_code, error.detail))
     problem.headers |= dict(error.headers or {})
     return problem
 
 
 async def handle_problem(request: Request, error: Exception) -> Response:
-    """Return the answer for an error of a route. The text of an unknown error is not shown."""
-    if isinstance(error, Problem):
-        return problem_answer(request, error)
-    if isinstance(error, InvalidInput):
-        return problem_answer(request, invalid(error.problems))
-    if isinstance(error, HTTPException):
-        return problem_answer(request, _http_problem(error))
-    for kind, status in STATUS_BY_ERROR:
-        if isinstance(error, kind):
-            return problem_answer(request, Problem(status, error_text(error)))
-    return problem_answer(request, Problem(500, "the console has a defect; its log has the cause"))
+    """Return the answer for an error of a route."""
+    return problem_answer(request, _problem_of(error))
+
+
+def _problem_of(error: Exception) -> Problem:
+    """Return the problem to show for an error. The text of an unknown error is not shown."""
+    match error:
+        case Problem():
+            return error
+        case InvalidInput():
+            return invalid(error.problems)
+        case HTTPException():
+            return _http_problem(error)
+        case _:
+            status = next((status for kind, status in STATUS_BY_ERROR if isinstance(error, kind)), None)
+    if status is None:
+        return Problem(500, "the console has a defect; its log has the cause")
+    return Problem(status, error_text(error))

@@ -89,7 +89,7 @@ def _set_paths(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[KeyPat
             yield path
 
 
-def setting_items(sources: ConfigSources, default_model: str, values: Mapping[str, Any]) -> list[SettingItem]:
+def _items(sources: ConfigSources, default_model: str, values: Mapping[str, Any]) -> list[SettingItem]:
     """Return all keys in the order of their sections. `values` have passed the checks."""
     return [_item(key, path, sources, default_model, values) for key, path in setting_paths(sources.config).items()]
 
@@ -102,31 +102,41 @@ def _item(
     kind = next(each for each in kinds if each.get("type") != "null")
     bounds = {name: kind[name] for name in _RANGE_KEYS if name in kind}
     origin = sources.origin(path)
-    source = "default"
-    if origin is not None:
-        source = "variable" if origin.startswith("ORGA_") else "file"
     default = _default_of(path, default_model)
     file_value = value_at(sources.config, path) if origin else default
-    prompt: PromptName | None = next((name for name in PROMPT_NAMES if path == ("goals", "prompts", name)), None)
-    variables = prompt and tuple(
-        TemplateVariable(name=name, description=placeholder.what, needed=placeholder.is_needed)
-        for name, placeholder in PLACEHOLDERS[prompt].items()
-    )
     value = values.get(key, file_value)
-    is_default_if_empty = prompt is not None or path == ("models", "default")
+    variables = _template_variables(path)
+    is_default_if_empty = variables is not None or path == ("models", "default")
     return SettingItem(
         key=key,
         value=default if is_default_if_empty and not value else value,
         default=default,
         file_value=file_value,
         run_time_value=values.get(key),
-        source="run time" if key in values else source,
+        source="run time" if key in values else _source(origin),
         place=_short_place(origin),
         type=str(kind.get("type", "string")),
         nullable=len(kinds) > 1,
         range=bounds or None,
         description=str(schema.get("description", "")),
         template_variables=variables,
+    )
+
+
+def _source(origin: str | None) -> Literal["default", "file", "variable"]:
+    if origin is None:
+        return "default"
+    return "variable" if origin.startswith("ORGA_") else "file"
+
+
+def _template_variables(path: KeyPath) -> tuple[TemplateVariable, ...] | None:
+    """Return the placeholders of a prompt template. None if the key is no template."""
+    prompt: PromptName | None = next((name for name in PROMPT_NAMES if path == ("goals", "prompts", name)), None)
+    if prompt is None:
+        return None
+    return tuple(
+        TemplateVariable(name=name, description=placeholder.what, needed=placeholder.is_needed)
+        for name, placeholder in PLACEHOLDERS[prompt].items()
     )
 
 
@@ -212,7 +222,7 @@ def _redacted(value: Any, known: KnownSecrets) -> Any:
     return value
 
 
-async def _settings(call: Call[Any]) -> SettingsView:
+async def read_settings_view(call: Call[Any]) -> SettingsView:
     queue = call.console.connection.task_queue
     found = await read_settings(call.client, queue)
     sources = await asyncio.to_thread(sources_of, call)
@@ -226,7 +236,7 @@ async def _settings(call: Call[Any]) -> SettingsView:
         versions = await settings_versions(call.client, queue) if found.version else ()
     except OrgaError as error:
         detail = detail or f"earlier versions cannot be shown: {error}"
-    items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
+    items = await asyncio.to_thread(_items, sources, rules.default_model, values)
     known = KnownSecrets.from_environment(os.environ)
     shown = tuple(
         item if item.source == "run time" else SettingItem.model_validate(_redacted(item.model_dump(), known))
@@ -239,7 +249,7 @@ async def _settings(call: Call[Any]) -> SettingsView:
 @ROUTES.get("/settings")
 async def _show(call: Call[NoParameters]) -> SettingsView:
     """Return each key that can be set at run time, with its value, source and range, and all versions."""
-    return await _settings(call)
+    return await read_settings_view(call)
 
 
 @ROUTES.put("/settings", role="admin", more_statuses=(409, 422, 503))
@@ -253,4 +263,4 @@ async def _save(call: Call[SettingsToSave]) -> SettingsView:
     except InvalidSettings as error:
         errors: list[Mapping[str, str]] = [each.model_dump() for each in error.problems]
         raise Problem(422, str(error), errors=errors) from None
-    return await _settings(call)
+    return await read_settings_view(call)

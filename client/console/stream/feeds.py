@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic_core import to_json
 from temporalio.client import Client
@@ -65,30 +65,23 @@ def encoded(value: Any) -> bytes:
 
 @dataclass
 class Mark:
-    """A viewer's position in one feed. Only the feed reads it."""
+    """A viewer's position in one feed."""
 
     visitor: Visitor
     next: int = 0
-    """The number of the next entry, or of the latest change of a list that the viewer has."""
-    cursor: str = ""
-    """The cursor that the viewer came with, until the feed has found the cursor's entry."""
-    gives_up_at: float | None = None
-    """The time by the feed's clock at which the feed stops waiting for that entry."""
-    state: bytes = b""
-    """The latest state that the viewer has."""
-    live: int = 0
-    """The revision of the latest calls in flight that the viewer has."""
+    """The number of the latest change that the viewer has. In the feed of a run: of the next entry."""
     is_returning: bool = False
     """True until a viewer that came with a position has got what it missed."""
-    execution: int = 0
-    """The execution of the run that the viewer was allowed to see."""
     is_over: bool = False
     """True if the feed has nothing more for this viewer, unless the viewer is admitted again."""
     is_missing: bool = False
     """True if there is no such run."""
 
 
-class Feed(ABC):
+M = TypeVar("M", bound=Mark)
+
+
+class Feed(ABC, Generic[M]):
     """A topic as all its viewers see it."""
 
     def __init__(self, topic: str) -> None:
@@ -97,11 +90,11 @@ class Feed(ABC):
         """One event for each viewer, set when there is news."""
 
     @abstractmethod
-    def mark(self, visitor: Visitor, position: str) -> Mark:
+    def mark(self, visitor: Visitor, position: str) -> M:
         """Return the mark of a new viewer. `position` is "" if the viewer has none."""
 
     @abstractmethod
-    def frames(self, mark: Mark) -> Iterator[Frame]:
+    def frames(self, mark: M) -> Iterator[Frame]:
         """Yield the next events for a viewer, at most one batch, and move its mark."""
 
     @abstractmethod
@@ -129,7 +122,7 @@ class Value:
         return True
 
 
-class ServerFeed(Feed):
+class ServerFeed(Feed[Mark]):
     """Reports whether the Temporal server answers. Every stream has it."""
 
     def __init__(self, client: Client) -> None:
@@ -143,9 +136,9 @@ class ServerFeed(Feed):
 
     def frames(self, mark: Mark) -> Iterator[Frame]:
         if mark.next != self._value.revision:
-            is_news = mark.next or self._event == "offline"
+            knows_server = mark.next > 0  # otherwise the viewer expects that the server answers
             mark.next = self._value.revision
-            if is_news:
+            if knows_server or self._event == "offline":
                 yield Frame(self._event, self._value.data)
 
     async def follow(self, sleep: Sleep) -> None:
@@ -171,7 +164,7 @@ class ServerFeed(Feed):
             self.notify()
 
 
-class PolledFeed(Feed):
+class PolledFeed(Feed[Mark]):
     """A list that is read again and again while somebody watches."""
 
     def __init__(self, topic: str) -> None:
@@ -186,10 +179,15 @@ class PolledFeed(Feed):
         return f"{self._epoch}.{self.changes}"
 
     def mark(self, visitor: Visitor, position: str) -> Mark:
-        known = re.fullmatch(rf"{self._epoch}\.([0-9]{{1,15}})", position)
-        change = int(known[1]) if known else self.changes + 1
-        is_known = change <= self.changes
-        return Mark(visitor, change if is_known else 0, is_returning=bool(position) and not is_known)
+        change = self._change_at(position)
+        if change is None:
+            return Mark(visitor, is_returning=bool(position))
+        return Mark(visitor, change)
+
+    def _change_at(self, position: str) -> int | None:
+        """Return the change that a position names, or None if this feed did not give the position."""
+        own = re.fullmatch(rf"{self._epoch}\.([0-9]{{1,15}})", position)
+        return int(own[1]) if own and int(own[1]) <= self.changes else None
 
     async def follow(self, sleep: Sleep) -> None:
         while True:
@@ -213,19 +211,26 @@ class _ListedRow(NamedTuple):
     """The number of the row's latest change."""
 
 
-RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], dict[str, int], bool]]]
-"""Returns the rows, the counts, and whether there are older runs without a row."""
+class _GoneRow(NamedTuple):
+    change: int
+    id: str
+
+
+class ListedRuns(NamedTuple):
+    rows: Sequence[Row]
+    counts: dict[str, int]
+    has_older: bool
+    """True if there are older runs, which have no row."""
 
 
 class RunsFeed(PolledFeed):
     """The newest runs, for viewers who may see the runs of the same tenants."""
 
-    def __init__(self, topic: str, read: RowsRead) -> None:
+    def __init__(self, topic: str, read: Callable[[], Awaitable[ListedRuns]]) -> None:
         super().__init__(topic)
         self._read = read
         self._rows: dict[str, _ListedRow] = {}
-        self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
-        """The rows that are gone: the number of that change, and the row's id."""
+        self._gone: deque[_GoneRow] = deque(maxlen=MAX_GONE)
         self._counts = Value()
         self._frames: dict[int, bytes] = {}
         """By the latest change that a viewer has: all later changes, encoded once for all viewers."""
@@ -238,26 +243,26 @@ class RunsFeed(PolledFeed):
             before, data = known.get(row.id), encoded(row)
             change = before.change if before and before.data == data else number
             self._rows[row.id] = _ListedRow(row.started, data, change)
-        # if older runs are left out, a row that is now older than all others is left out too, and not gone
-        oldest = min((row.started for row in self._rows.values()), default=None)
-        gone = [
-            id
-            for id, row in known.items()
-            if id not in self._rows and not (has_older and oldest and row.started < oldest)
-        ]
-        is_changed = bool(gone) or any(row.change == number for row in self._rows.values())
-        if not (self._counts.set(counts) or is_changed or not self.changes):
+        gone = [id for id in known if id not in self._rows]
+        if has_older and self._rows:  # a row that is now older than all others is only left out
+            oldest = min(row.started for row in self._rows.values())
+            gone = [id for id in gone if known[id].started >= oldest]
+        has_new_counts = self._counts.set(counts)
+        has_new_rows = any(row.change == number for row in self._rows.values())
+        is_first = not self.changes
+        if not (gone or has_new_rows or has_new_counts or is_first):
             return False
         self.changes = number
-        self._gone.extend((number, id) for id in gone)
+        self._gone.extend(_GoneRow(number, id) for id in gone)
         self._frames.clear()
         return True
 
     def frames(self, mark: Mark) -> Iterator[Frame]:
         if not self.changes:
             return
-        oldest_known = self._gone[0][0] if len(self._gone) == MAX_GONE else 0
-        if mark.is_returning or 0 < mark.next < oldest_known:
+        oldest_known = self._gone[0].change if len(self._gone) == MAX_GONE else 0
+        lacks_forgotten_rows = 0 < mark.next < oldest_known
+        if mark.is_returning or lacks_forgotten_rows:
             mark.is_returning, mark.next = False, 0
             yield resync(self.topic, self.position)
         if mark.next != self.changes:
@@ -268,7 +273,9 @@ class RunsFeed(PolledFeed):
 
     def _changes_after(self, number: int) -> bytes:
         rows = b",".join(row.data for row in self._rows.values() if row.change > number)
-        gone = [id for change, id in self._gone if number and change > number and id not in self._rows]
+        is_new_viewer = number == 0  # it has no rows that could be gone
+        later = [] if is_new_viewer else [row for row in self._gone if row.change > number]
+        gone = [row.id for row in later if row.id not in self._rows]
         return b'{"rows":[%b],"gone":%b,"counts":%b}' % (rows, encoded(gone), self._counts.data)
 
 

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from temporalio.service import RPCError
@@ -67,7 +68,22 @@ class LoggedEntry(NamedTuple):
     """The data of its event `action`, or b"" if it has none."""
 
 
-class RunFeed(Feed):
+@dataclass
+class RunMark(Mark):
+    next: int = FROM_NOW
+    cursor: str = ""
+    """The cursor that the viewer came with, until the feed has found the cursor's entry."""
+    gives_up_at: float | None = None
+    """The time by the feed's clock at which the feed stops waiting for that entry."""
+    state: bytes = b""
+    """The latest state that the viewer has."""
+    live: int = 0
+    """The revision of the latest calls in flight that the viewer has."""
+    execution: int = 0
+    """The execution of the run that the viewer was allowed to see."""
+
+
+class RunFeed(Feed[RunMark]):
     """The newest entries of a run's journal, its newest state, and its calls in flight."""
 
     def __init__(self, topic: str, sources: Sources, now: Callable[[], float]) -> None:
@@ -102,14 +118,14 @@ class RunFeed(Feed):
     def _first(self) -> int:
         return self._total - len(self._log)
 
-    def mark(self, visitor: Visitor, position: str) -> Mark:
+    def mark(self, visitor: Visitor, position: str) -> RunMark:
         try:
             parse_position(position)
         except InvalidInput:
-            return Mark(visitor, NOWHERE, execution=self._execution)
-        return Mark(visitor, FROM_NOW, position, is_returning=bool(position), execution=self._execution)
+            return RunMark(visitor, NOWHERE, execution=self._execution)
+        return RunMark(visitor, is_returning=bool(position), cursor=position, execution=self._execution)
 
-    def frames(self, mark: Mark) -> Iterator[Frame]:
+    def frames(self, mark: RunMark) -> Iterator[Frame]:
         if self._is_missing or mark.execution != self._execution:
             mark.is_over, mark.is_missing = True, self._is_missing
             yield resync(self.topic)
@@ -126,17 +142,19 @@ class RunFeed(Feed):
                 mark.is_returning = False
                 yield from self._values(mark)
 
-    def _resolve_cursor(self, mark: Mark) -> bool:
+    def _resolve_cursor(self, mark: RunMark) -> bool:
         """Find the next entry of a viewer with a cursor. Return False while the cursor's entry may not be read yet."""
-        if mark.cursor:
-            position = parse_position(mark.cursor)
-            if position.sequence > (self._log[-1].entry.sequence if self._log else -1):
-                if mark.gives_up_at is None:
-                    mark.gives_up_at = self._now() + UNKNOWN_CURSOR_S
-                    asyncio.get_running_loop().call_later(UNKNOWN_CURSOR_S, self.notify)
-                if self._now() < mark.gives_up_at:
-                    return False
-            mark.next, mark.cursor = self._number_after(position.sequence, position.hash), ""
+        if not mark.cursor:
+            return True
+        position = parse_position(mark.cursor)
+        newest = self._log[-1].entry.sequence if self._log else -1
+        if position.sequence > newest:
+            if mark.gives_up_at is None:
+                mark.gives_up_at = self._now() + UNKNOWN_CURSOR_S
+                asyncio.get_running_loop().call_later(UNKNOWN_CURSOR_S, self.notify)
+            if self._now() < mark.gives_up_at:
+                return False
+        mark.next, mark.cursor = self._number_after(position.sequence, position.hash), ""
         return True
 
     def _number_after(self, sequence: int, digest: str) -> int:
@@ -149,22 +167,22 @@ class RunFeed(Feed):
         is_known = 0 <= index < len(self._log) and self._log[index].entry.hash.startswith(digest)
         return self._first + index + 1 if is_known else NOWHERE
 
-    def _is_too_far(self, mark: Mark) -> bool:
+    def _is_too_far(self, mark: RunMark) -> bool:
         """Return whether a connected viewer has missed too much. A viewer that comes back gets all that the log has."""
         if mark.is_returning or self._total - mark.next <= 1:
             return False
         missed = (self._log[number - self._first] for number in range(mark.next, self._total))
         return sum(len(logged.data) for logged in missed) > MAX_MISSED_BYTES
 
-    def _entries(self, mark: Mark) -> Iterator[Frame]:
+    def _entries(self, mark: RunMark) -> Iterator[Frame]:
         room = BATCH_BYTES
         while mark.next < self._total and room > 0:
             index = mark.next - self._first
             logged = self._log[index]
             entry, record = logged.entry, self._record(logged.entry)
             following = self._record(self._log[index + 1].entry) if index + 1 < len(self._log) else None
-            if record and following and record.number == following.number:
-                record = None  # only the last entry of an iteration carries its record
+            is_last_of_iteration = not (record and following and record.number == following.number)
+            record = record if is_last_of_iteration else None
             data = b'{"run":%b,"entry":%b,"record":%b}' % (encoded(self.run_id), logged.data, encoded(record))
             mark.next += 1
             room -= len(data)
@@ -177,7 +195,7 @@ class RunFeed(Feed):
             self._records[entry.sequence] = self._sources.record(self.run_id, entry)
         return self._records[entry.sequence]
 
-    def _values(self, mark: Mark) -> Iterator[Frame]:
+    def _values(self, mark: RunMark) -> Iterator[Frame]:
         if (state := self._state_for(mark.visitor)) != mark.state:
             mark.state = state
             yield Frame("state", state, self.position)
@@ -228,7 +246,7 @@ class RunFeed(Feed):
                     await self._is_changed.wait()
                 return
             with suppress(RPCError, OrgaError):
-                if self._state is not None and not await self._sources.is_helped_as(self.run_id, self._state):
+                if self._state is not None and not await self._sources.is_current(self.run_id, self._state):
                     return
 
     async def _follow_executions(self, sleep: Sleep) -> None:

@@ -9,6 +9,7 @@ from orga.client.console.doors import Visitor
 from orga.client.console.routes import Console, visible_run
 from orga.client.console.rows import Row, RunList, read_rows, run_condition, run_counts
 from orga.client.console.snapshots import read_snapshot, with_controls_for
+from orga.client.console.stream.feeds import ListedRuns
 from orga.client.console.waits import Wait, read_inbox
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline_reader import timelines_of
@@ -62,8 +63,8 @@ class Sources:
         snapshot = await read_snapshot(self._console, await AgentHandle(self.client, run_id).describe(), view)
         return {"run": run_id, **{key: value for key, value in snapshot.items() if key not in NOT_IN_STATE}}
 
-    async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
-        """Return whether the state still shows correctly that the run has a worker, and that it is stuck."""
+    async def is_current(self, run_id: str, state: dict[str, Any]) -> bool:
+        """Return whether the state still shows correctly if the run has a worker, and if the run is stuck."""
         described = await AgentHandle(self.client, run_id).describe()
         is_stuck = await failing_task(self.client, described) is not None
         has_worker = await may_be_polled(self.client, described.task_queue)
@@ -93,8 +94,7 @@ class RowReader:
         self._counts: dict[str, int] = {}
         self._looks = 0
 
-    async def __call__(self) -> tuple[Sequence[Row], Any, bool]:
-        """Return the rows, the counts, and whether there are older runs."""
+    async def __call__(self) -> ListedRuns:
         client, is_full = self._console.client, self._looks % FULL_LOOK == 0
         self._looks += 1
         newest = await newest_runs(client, self._condition, WINDOW + 1)
@@ -115,7 +115,7 @@ class RowReader:
         rows = await read_rows(self._console, [run for run in changed if run.run_id not in replaced])
         known = self._known | {row.id: (shown[row.id], row) for row in rows}
         self._known = {id: known[id] for id in runs if id in known}
-        return [row for _, row in self._known.values()], self._counts, has_older
+        return ListedRuns([row for _, row in self._known.values()], self._counts, has_older)
 
 
 def _visible_values(run: WorkflowExecution) -> str:
@@ -136,6 +136,7 @@ class InboxReader:
     async def __call__(self) -> Sequence[Wait]:
         client = self._console.client
         waiting = sorted([_visible_values(run) async for run in client.list_workflows(WAITING_RUNS_QUERY)])
+        # the last value changes at every fifth look
         shown = (waiting, self._sources.questions, self._looks // FULL_LOOK)
         self._looks += 1
         if shown != self._shown:

@@ -91,7 +91,7 @@ class FilledSources(Sources):
     async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
         return {"run": run_id, "phase": view.phase, "ended": None, "worker": {"present": self.has_worker}}
 
-    async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
+    async def is_current(self, run_id: str, state: dict[str, Any]) -> bool:
         return state["worker"]["present"] == self.has_worker
 
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def a_feed(count: int, *, clock: Clock | None = None, **data: Any) -> RunFeed:
     return feed
 
 
-def shown(feed: Feed, mark: Mark) -> list[tuple[str, Any]]:
+def shown(feed: Feed[Any], mark: Mark) -> list[tuple[str, Any]]:
     """Return the events that a viewer gets, until it has everything."""
     found: list[tuple[str, Any]] = []
     while frames := list(feed.frames(mark)):
