@@ -1,5 +1,6 @@
 """Turns a provider's failure into a `ModelError`: kind, whether and when to retry, and text without secrets."""
 
+import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -324,8 +325,21 @@ def parse_error_body(text: str) -> ErrorBody:
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(text[:MAX_MESSAGE_CHARS], wait_s=stated_wait(None, text[:MAX_MESSAGE_CHARS]))
+        message = _plain_message(text[:MAX_MESSAGE_CHARS])
+        return ErrorBody(message, wait_s=stated_wait(None, message))
     return parse_error_value(next(iter(as_objects(parsed)), parsed))
+
+
+_WEB_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+
+
+def _plain_message(text: str) -> str:
+    """Return the text, or only the title of a web page, which proxies and unknown paths answer with."""
+    if not _WEB_PAGE.match(text):
+        return text
+    title = _TITLE.search(text)
+    return f"a web page, {html.unescape(title[1]).strip()!r}" if title else "a web page without a title"
 
 
 def parse_error_value(value: object) -> ErrorBody:
