@@ -117,17 +117,28 @@ def read_cases(path: Path) -> CaseFile:
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
     tables = _read(CaseTables, content, lambda key: f"{path}:{line_of(text, key) or 1}")
-    starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
-    starts += [-1] * len(tables.test)  # a test of an inline array has no header: its block begins at line 1
-    tests = zip(tables.test, starts, strict=False)
-    return CaseFile(tables.tools, tuple(_read_case(path, text, start, test) for test, start in tests))
+    lines = text.splitlines()
+    headers = [number for number, line in enumerate(lines, start=1) if line.strip().startswith("[[test]]")]
+    headers += [_NO_HEADER] * len(tables.test)
+    tests = zip(tables.test, headers, strict=False)
+    return CaseFile(tables.tools, tuple(_read_case(path, lines, header, test) for test, header in tests))
 
 
-def _read_case(path: Path, text: str, start: int, test: dict[str, Any]) -> PolicyCase:
-    block = "\n".join(text.splitlines()[start + 1 :])
-    case = _read(PolicyCase, test, lambda key: f"{path}:{max(start + 1 + (line_of(block, key) or 0), 1)}")
-    if [case.tool is not None, case.answer is not None, bool(case.plan)].count(True) != 1:
-        raise BadCases(f"{path}:{max(start + 1, 1)}: {case.name!r}: give it either a tool, or an answer, or a plan")
+_NO_HEADER = 0
+"""The line number of the header of a test in an inline array. Such a test is looked for in the whole file."""
+
+
+def _read_case(path: Path, lines: list[str], header: int, test: dict[str, Any]) -> PolicyCase:
+    """Return the test whose keys follow line number `header`. Raise BadCases with file and line of each problem."""
+    block = "\n".join(lines[header:])
+
+    def place(line_in_block: int) -> str:
+        return f"{path}:{max(header + line_in_block, 1)}"
+
+    case = _read(PolicyCase, test, lambda key: place(line_of(block, key) or 0))
+    kinds_of_proposal = [case.tool is not None, case.answer is not None, bool(case.plan)]
+    if kinds_of_proposal.count(True) != 1:
+        raise BadCases(f"{place(0)}: {case.name!r}: give it either a tool, or an answer, or a plan")
     return case
 
 
@@ -141,13 +152,15 @@ def _read(model: type[Read], table: dict[str, Any], source: KeySource) -> Read:
 def case_proposal(case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec]) -> GateRequest:
     """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing."""
     if case.tool is None:
-        call, names = None, [step.skill for step in case.plan if step.skill in {*tools, *known}]
+        calls: tuple[ToolCall, ...] = ()
+        names = [step.skill for step in case.plan if step.skill in {*tools, *known}]
     else:
-        call, names = ToolCall(call_id="test", name=case.tool, arguments=case.arguments), [case.tool]
+        calls = (ToolCall(call_id="test", name=case.tool, arguments=case.arguments),)
+        names = [case.tool]
     return GateRequest(
         agent=case.agent,
         iteration=case.iteration,
-        calls=(call,) if call else (),
+        calls=calls,
         answer=case.answer,
         plan=tuple(step.proposed_step(f"s{number}") for number, step in enumerate(case.plan, start=1)),
         specs=tuple(_tool_spec(name, tools, known) for name in names),

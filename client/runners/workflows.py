@@ -31,6 +31,15 @@ REPLAY_BUILD = "replay"
 
 Observer = Callable[[WorkflowActivation, WorkflowActivationCompletion], None]
 
+WORKFLOWS: list[type[Any]] = [
+    AgentWorkflow,
+    GoalWorkflow,
+    SessionWorkflow,
+    SettingsWorkflow,
+    ActivityCallWorkflow,
+]
+"""The workflows of every worker and of every replay."""
+
 
 class WrappedRunner(WorkflowRunner):
     """Passes every call on to another runner."""
@@ -134,18 +143,25 @@ class PatientInstance(WrappedInstance):
             empty.successful.SetInParent()
             return empty
         completion = super().activate(act)
+        self._update_pending(act, completion)
+        is_task_over = not self._pending_local_activities and not _may_have_more_jobs(completion)
+        if self._delayed_queries and is_task_over:
+            completion.successful.commands.extend(self._query_answers(act))
+        return completion
+
+    def _update_pending(self, act: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        commands = completion.successful.commands
+        self._pending_local_activities |= {
+            command.schedule_local_activity.seq for command in commands if command.HasField("schedule_local_activity")
+        }
         self._pending_local_activities -= {
             job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local
         }
-        for command in completion.successful.commands:
-            if command.HasField("schedule_local_activity"):
-                self._pending_local_activities.add(command.schedule_local_activity.seq)
-        for command in completion.successful.commands:  # workflow code no longer waits for these
-            if command.HasField("request_cancel_local_activity"):
-                self._pending_local_activities.discard(command.request_cancel_local_activity.seq)
-        if self._delayed_queries and not self._pending_local_activities and not _may_have_more_jobs(completion):
-            completion.successful.commands.extend(self._query_answers(act))
-        return completion
+        self._pending_local_activities -= {  # workflow code no longer waits for these
+            command.request_cancel_local_activity.seq
+            for command in commands
+            if command.HasField("request_cancel_local_activity")
+        }
 
     def _query_answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
         queries = WorkflowActivation()
@@ -167,16 +183,6 @@ def _may_have_more_jobs(completion: WorkflowActivationCompletion) -> bool:
         return True
     names = (command.WhichOneof("variant") or "" for command in completion.successful.commands)
     return any("cancel" in name and name != "cancel_timer" for name in names)
-
-
-WORKFLOWS: list[type[Any]] = [
-    AgentWorkflow,
-    GoalWorkflow,
-    SessionWorkflow,
-    SettingsWorkflow,
-    ActivityCallWorkflow,
-]
-"""The workflows of every worker and of every replay."""
 
 
 def our_runner() -> WorkflowRunner:
@@ -223,8 +229,8 @@ class _UnpinningInstance(WrappedInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         completion = super().activate(act)
-        if not self._is_pinned or any(
-            command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands
-        ):
+        commands = completion.successful.commands
+        continues_as_new = any(command.HasField("continue_as_new_workflow_execution") for command in commands)
+        if continues_as_new or not self._is_pinned:
             completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value  # pyright: ignore
         return completion

@@ -125,13 +125,16 @@ def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
 
 
 def _trigger_result(before: ScheduleDescription, now: ScheduleDescription) -> TriggerResult | None:
-    last = now.info.recent_actions[-1].action if now.info.recent_actions else None
-    if now.info.num_actions > before.info.num_actions and isinstance(last, ScheduleActionExecutionStartWorkflow):
-        return TriggerResult("started", last.workflow_id)
+    """Return the change between two descriptions, or None if nothing has happened yet."""
+    if now.info.num_actions > before.info.num_actions and now.info.recent_actions:
+        last = now.info.recent_actions[-1].action
+        if isinstance(last, ScheduleActionExecutionStartWorkflow):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return TriggerResult("started", last.workflow_id)
     if now.info.num_actions_skipped_overlap > before.info.num_actions_skipped_overlap:
         return TriggerResult("skipped")
-    buffer_has_grown = now.raw_description.info.buffer_size > before.raw_description.info.buffer_size
-    if buffer_has_grown and now.info.running_actions and now.schedule.policy.overlap in _BUFFERING_POLICIES:
+    # without such a policy and a live run, the buffer holds a run that starts at once
+    may_buffer = bool(now.info.running_actions) and now.schedule.policy.overlap in _BUFFERING_POLICIES
+    if may_buffer and now.raw_description.info.buffer_size > before.raw_description.info.buffer_size:
         return TriggerResult("buffered")
     return None
 
@@ -230,6 +233,7 @@ def _build_summary(
     memo: Mapping[str, Any],
 ) -> ScheduleSummary:
     spec, workplace = schedule.spec, workplace_of(memo.get(WORKPLACE_MEMO))
+    recent_actions = info.recent_actions if info else ()
     return ScheduleSummary(
         id=schedule_id,
         workflow=workflow,
@@ -239,7 +243,7 @@ def _build_summary(
         next=tuple(info.next_action_times) if info else (),
         runs=tuple(
             ScheduledRun(result.action.workflow_id, result.scheduled_at)
-            for result in (info.recent_actions if info else ())
+            for result in recent_actions
             if isinstance(result.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
         ),
         paused=schedule.state.paused,

@@ -38,6 +38,7 @@ DYNAMIC_CONFIG = (
     "history.transferProcessorMaxPollRPS=10000",  # a lone run waits 45 ms less for each activity
     "system.enableActivityEagerExecution=true",  # without it 1 activity in 100 starts 2 s late
 )
+FAST_SERVER_FLAGS = [flag for setting in DYNAMIC_CONFIG for flag in ("--dynamic-config-value", setting)]
 
 ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
 """The only variables that the server inherits. The others may hold keys, and the server outlives the command."""
@@ -141,9 +142,7 @@ def _last_ports(home: Home) -> tuple[int, int]:
 
 
 def _server_flags(home: Home) -> list[str]:
-    flags = ["--db-filename", str(home.database), "--log-level", "warn"]
-    for setting in DYNAMIC_CONFIG:
-        flags += ["--dynamic-config-value", setting]
+    flags = ["--db-filename", str(home.database), "--log-level", "warn", *FAST_SERVER_FLAGS]
     for key in KEYS:
         flags += ["--search-attribute", f"{key.name}={type_name(key)}"]
     return flags
@@ -236,8 +235,9 @@ async def _wait_for_answer(home: Home) -> ServerRecord | None:
 
 
 def _death_error(home: Home) -> ServerUnavailable:
-    lines = home.log.read_text(errors="replace").splitlines() if home.log.exists() else []
-    last = " | ".join([line.strip().removeprefix(GIVEN_UP)[:300] for line in lines if line.strip()][-3:])
+    log = home.log.read_text(errors="replace") if home.log.exists() else ""
+    lines = [stripped for line in log.splitlines() if (stripped := line.strip())]
+    last_lines = " | ".join(line.removeprefix(GIVEN_UP)[:300] for line in lines[-3:])
     return ServerUnavailable(
-        f"the Temporal server died at its start ({last or 'it printed nothing'})", f"see {home.log}"
+        f"the Temporal server died at its start ({last_lines or 'it printed nothing'})", f"see {home.log}"
     )

@@ -27,11 +27,13 @@ def given_up_cause(log: Path) -> str | None:
     """Return why the supervisor that wrote this log gave up its server. None if it did not, or still runs."""
     try:
         with log.open("rb") as written:
-            written.seek(max(written.seek(0, os.SEEK_END) - GIVEN_UP_BYTES, 0))
-            line = written.read().decode(errors="replace").rstrip().rpartition("\n")[2]
+            size = written.seek(0, os.SEEK_END)
+            written.seek(max(size - GIVEN_UP_BYTES, 0))
+            end = written.read().decode(errors="replace").rstrip()
     except OSError:
         return None
-    return line.removeprefix(GIVEN_UP) if line.startswith(GIVEN_UP) else None
+    last_line = end.rpartition("\n")[2]
+    return last_line.removeprefix(GIVEN_UP) if last_line.startswith(GIVEN_UP) else None
 
 
 @dataclass(frozen=True)

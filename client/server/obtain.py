@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from orga.activities.adapters.shared_files import try_lock
 from orga.client.errors import ServerUnavailable
@@ -28,20 +29,26 @@ VERSION = "1.5.1"
 
 ADDRESS = f"https://github.com/temporalio/cli/releases/download/v{VERSION}/temporal_cli_{VERSION}_"
 
+
+class _Archive(NamedTuple):
+    name: str
+    checksum: str
+    """SHA-256."""
+
+
 ARCHIVES = {
-    ("Linux", "x86_64"): ("linux_amd64", "ddc95e08b0b076efd4ea9733a3f488eb7d2be875f8834e616cd2a37358b4852d"),
-    ("Linux", "aarch64"): ("linux_arm64", "bd1b0db9f18b051026de8bf6cc1505f2510f14bbb7a8b9a4a91fff46c77454f5"),
-    ("Darwin", "x86_64"): ("darwin_amd64", "bbb73e2a31135abe50a1f1cdb35030c42961df618e8ce9c60ae89f201540c5d9"),
-    ("Darwin", "arm64"): ("darwin_arm64", "cca01b7ea35ad56e2a328d9ae596bf716bd22313ef63c7a761c88354457c2415"),
+    ("Linux", "x86_64"): _Archive("linux_amd64", "ddc95e08b0b076efd4ea9733a3f488eb7d2be875f8834e616cd2a37358b4852d"),
+    ("Linux", "aarch64"): _Archive("linux_arm64", "bd1b0db9f18b051026de8bf6cc1505f2510f14bbb7a8b9a4a91fff46c77454f5"),
+    ("Darwin", "x86_64"): _Archive("darwin_amd64", "bbb73e2a31135abe50a1f1cdb35030c42961df618e8ce9c60ae89f201540c5d9"),
+    ("Darwin", "arm64"): _Archive("darwin_arm64", "cca01b7ea35ad56e2a328d9ae596bf716bd22313ef63c7a761c88354457c2415"),
 }
-"""Name and SHA-256 of the archive for each system and machine."""
+"""The archive for each system and machine."""
 
 MAX_BYTES = 200_000_000
 """Limit of a download. An archive has about 50 MB."""
 
 SILENCE_S = 10.0
 """Seconds without data after which a download is given up."""
-
 
 DOWNLOAD_TIMEOUT_S = 300.0
 BUILD_TIMEOUT_S = 1_800.0
@@ -64,8 +71,8 @@ async def locate(report: Report) -> Path:
 
     Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the archive of a release, a build with Go.
     """
-    if named := os.environ.get("ORGA_TEMPORAL_CLI"):
-        return _named_executable(named)
+    if named := named_executable("ORGA_TEMPORAL_CLI"):
+        return named
     if found := installed_program("temporal"):
         return Path(found)
     cached = cache_folder() / "bin" / "temporal"
@@ -100,10 +107,14 @@ async def _machine_lock(lock: Path, report: Report) -> AsyncGenerator[None]:
         os.close(descriptor)
 
 
-def _named_executable(name: str) -> Path:
+def named_executable(variable: str) -> Path | None:
+    """Return the executable that an environment variable names, or None if it is not set."""
+    name = os.environ.get(variable)
+    if not name:
+        return None
     path = user_path(name)
     if not _is_executable(path):
-        raise ServerUnavailable(f"ORGA_TEMPORAL_CLI names {path}, which is no executable file", "correct or unset it")
+        raise ServerUnavailable(f"{variable} names {path}, which is no executable file", "correct or unset it")
     return path
 
 
@@ -124,8 +135,7 @@ def _is_executable(path: Path) -> bool:
 
 async def download_release(target: Path, report: Report) -> None:
     """Download the archive, and move the command in it to `target` if the checksum is right."""
-    with _temporary_folder(target) as folder:
-        progress = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))
+    with _temporary_folder(target) as folder, _progress("downloading the Temporal server, once", report):
         try:
             async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
                 executable = await unpacked_release(folder)
@@ -133,8 +143,6 @@ async def download_release(target: Path, report: Report) -> None:
             raise ObtainFailed(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
         except ObtainFailed as failure:
             raise ObtainFailed(f"its download failed: {failure}") from failure
-        finally:
-            progress.cancel()
         _move_executable(executable, target)
 
 
@@ -191,9 +199,9 @@ async def build_release(target: Path, report: Report) -> None:
     if go is None:
         raise ObtainFailed("there is no Go 1.25 or later to build it with")
     with _temporary_folder(target) as folder:
-        environment = {"GOBIN": str(folder)}
         try:
-            await _run_build([go, "install", GO_MODULE], environment, report)
+            with _progress("building the Temporal server with Go, once, 3 to 5 minutes", report):
+                await _run_go_install(go, folder)
         except ObtainFailed as failure:
             raise ObtainFailed(f"its build with Go failed: {failure}") from failure
         _move_executable(folder / "temporal", target)
@@ -215,20 +223,17 @@ def _move_executable(executable: Path, target: Path) -> None:
     executable.replace(target)
 
 
-async def _run_build(command: list[str], environment: dict[str, str], report: Report) -> None:
+async def _run_go_install(go: str, folder: Path) -> None:
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
-            *command,
+            *(go, "install", GO_MODULE),
             cwd=ROOT,
-            env=os.environ | environment,
+            env=os.environ | {"GOBIN": str(folder)},
             start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-    )
-    progress = asyncio.create_task(
-        _report_progress("building the Temporal server with Go, once, 3 to 5 minutes", report)
     )
     try:
         process = await asyncio.shield(starting)  # a cancellation here would end the process but not its children
@@ -237,17 +242,26 @@ async def _run_build(command: list[str], environment: dict[str, str], report: Re
     except TimeoutError as error:
         raise ObtainFailed(f"not done after {BUILD_TIMEOUT_S:g} s") from error
     finally:
-        progress.cancel()
         await _end_process(await starting)
     if process.returncode != 0:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        raise ObtainFailed((lines[-1].strip()[:300] if lines else "") or f"exit code {process.returncode}")
+        last_line = errors.decode(errors="replace").strip().rpartition("\n")[2].strip()
+        raise ObtainFailed(last_line[:300] or f"exit code {process.returncode}")
 
 
 async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # this includes the compilers that Go has started
     await process.wait()
+
+
+@contextmanager
+def _progress(work: str, report: Report) -> Generator[None]:
+    """Report during the block that the work goes on."""
+    reports = asyncio.create_task(_report_progress(work, report))
+    try:
+        yield
+    finally:
+        reports.cancel()
 
 
 async def _report_progress(work: str, report: Report) -> None:

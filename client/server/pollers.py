@@ -121,17 +121,18 @@ def may_live(identity: str) -> bool:
         return True
     try:
         os.kill(pid, 0)
+    except PermissionError:  # the process lives, and belongs to another user
+        return True
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        pass  # the process lives, and belongs to another user
     return True
 
 
 def _local_pid(identity: str) -> int | None:
     """Return the process number of a worker on this machine, or None."""
-    pid, at, host = WorkerIdentity.parse(identity).process.partition("@")
-    return int(pid) if at and pid.isdigit() and host == socket.gethostname() else None
+    pid, _, host = WorkerIdentity.parse(identity).process.partition("@")
+    is_local = pid.isdigit() and host == socket.gethostname()
+    return int(pid) if is_local else None
 
 
 def _is_ending(identity: str) -> bool:

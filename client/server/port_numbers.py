@@ -44,7 +44,8 @@ def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Cla
         lock: A lock on `preferred` that this process already has.
     """
     for port in range(preferred, min(preferred + MAX_TRIES, 65_536)):
-        descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)
+        is_locked_already = lock is not None and port == preferred
+        descriptor = lock if is_locked_already else number_lock(port, locks)
         if descriptor is None:
             continue
         if _is_free(port):

@@ -28,18 +28,20 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
     """
     options = _standard_options()
     address = configured or options.get("target_host")
+    origin = "the configured address" if configured else "the address of the TEMPORAL_* environment or profile"
     if address is None:
         _require_no_namespace(namespace, options.get("namespace"))
         return await ensure_server(report)
     _require_no_scheme(address)
-    endpoint = Endpoint(address, _embedded_ui(address), namespace or options.get("namespace") or "default")
+    namespace = namespace or options.get("namespace") or "default"
+    endpoint = Endpoint(address, _embedded_ui(address), namespace)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await Client.connect(**connect_options(endpoint))
     except TimeoutError as error:
-        raise _unreachable_error(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
+        raise _unreachable_error(address, f"no answer within {CONNECT_TIMEOUT_S:g} s", origin) from error
     except (RuntimeError, ValueError) as error:
-        raise _unreachable_error(endpoint, await explain_failure(error, address), bool(configured)) from error
+        raise _unreachable_error(address, await explain_failure(error, address), origin) from error
     return endpoint
 
 
@@ -101,9 +103,8 @@ def _standard_options(environment: Mapping[str, str] | None = None) -> ClientCon
         ) from error
 
 
-def _unreachable_error(endpoint: Endpoint, reason: str, is_configured: bool) -> ServerUnavailable:
-    origin = "the configured address" if is_configured else "the address of the TEMPORAL_* environment or profile"
+def _unreachable_error(address: str, reason: str, origin: str) -> ServerUnavailable:
     return ServerUnavailable(
-        f"the Temporal server at {endpoint.address} does not answer ({reason})",
+        f"the Temporal server at {address} does not answer ({reason})",
         f"start it or correct {origin}; without one, a server is started here",
     )

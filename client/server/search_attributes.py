@@ -1,5 +1,6 @@
 """Registers our search attributes on a server, and checks if runs can use them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -41,7 +42,9 @@ async def missing_names(client: Client) -> list[str]:
             ListSearchAttributesRequest(namespace=client.namespace), retry=True
         )
     except RPCError as error:
-        raise NoSearchAttributes if is_unsupported(error) else _refused_error(client, list(KEYS), error) from error
+        if is_unsupported(error):
+            raise NoSearchAttributes from error
+        raise _refused_error(client, KEYS, error) from error
     for key in KEYS:
         registered_type = listed.custom_attributes.get(key.name, key.indexed_value_type)
         if registered_type != key.indexed_value_type:
@@ -87,7 +90,7 @@ async def register_missing(client: Client) -> list[str]:
     return names
 
 
-def _refused_error(client: Client, keys: list[SearchAttributeKey[Any]], error: RPCError) -> SearchAttributesRefused:
+def _refused_error(client: Client, keys: Sequence[SearchAttributeKey[Any]], error: RPCError) -> SearchAttributesRefused:
     wanted = " ".join(f"--name {key.name} --type {type_name(key)}" for key in keys)
     return SearchAttributesRefused(
         f"the server refused to list or add search attributes in namespace {client.namespace!r} "

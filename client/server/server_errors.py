@@ -56,7 +56,9 @@ async def silence_reason(address: str, timeout_s: float = 2.0) -> str | None:
 async def explain_failure(error: Exception, address: str) -> str:
     """Return why a connection failed. If it was closed, an HTTP request finds out if a web server closed it."""
     cause = connect_failure(error)
-    return _OTHER_SERVER if cause == CONNECTION_CLOSED and await _is_web_server(address) else cause
+    if cause == CONNECTION_CLOSED and await _is_web_server(address):
+        return _OTHER_SERVER
+    return cause
 
 
 def connect_failure(error: Exception) -> str:
@@ -65,7 +67,9 @@ def connect_failure(error: Exception) -> str:
     for text, cause in _CAUSES.items():
         if text in message:
             return cause
-    return _OTHER_SERVER if any(text in message for text in _LIBRARY_ERRORS) else " ".join(message.split())[:200]
+    if any(text in message for text in _LIBRARY_ERRORS):
+        return _OTHER_SERVER
+    return " ".join(message.split())[:200]
 
 
 async def _is_web_server(address: str) -> bool:

@@ -87,13 +87,11 @@ async def supervise(orders: SupervisorOrders) -> None:
 class _Death(NamedTuple):
     cause: str
     is_late: bool
+    """True if the server was healthy for a while before."""
 
 
 async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event, *, is_restart: bool) -> _Death | None:
-    """Run the server until its end. Return its death if it was in use, or else None.
-
-    At its first start nobody uses it yet, and the command that waits for it reports its death.
-    """
+    """Run the server until its end. Return its death if it was in use, or else None."""
     api, started = Api(), time.monotonic()
     server = await _start_server(orders, api)
     try:
@@ -102,11 +100,14 @@ async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event, *,
             is_damaged = await _wait_for_end(server, orders, api, terminated)
         record = read_record(orders.home.record)  # None after `stop_server`, which removes it
         cause = "it could no longer read its database" if is_damaged else _exit_cause(server.returncode)
-        has_died = bool(cause) and record is not None and (record.ready or is_restart)
+        # the command that waits for the first start reports a death before the server is ready
+        had_users = record is not None and (record.ready or is_restart)
     finally:
         await _stop_server(server)
         orders.home.record.unlink(missing_ok=True)
-    return _Death(cause, time.monotonic() - started >= HEALTHY_S) if has_died and _in_use(orders.home) else None
+    if cause and had_users and _in_use(orders.home):
+        return _Death(cause, is_late=time.monotonic() - started >= HEALTHY_S)
+    return None
 
 
 def _exit_cause(code: int | None) -> str:
@@ -115,7 +116,9 @@ def _exit_cause(code: int | None) -> str:
         return ""
     if code == -signal.SIGKILL:
         return "it was killed, perhaps because the machine had no memory left"
-    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+    if code < 0:
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it ended with exit code {code}"
 
 
 def _in_use(home: Home) -> bool:
@@ -168,7 +171,7 @@ async def _wait_for_end(server: Process, orders: SupervisorOrders, api: Api, ter
 
 
 async def _wait_until_damaged(api: Api) -> None:
-    bad_looks = 0
+    bad_looks = 0  # in a row
     while bad_looks < 2:
         await asyncio.sleep(HEALTH_S)
         try:

@@ -136,7 +136,7 @@ class Pages:
         self._lock = threading.Lock()
         self._idle_timer: threading.Timer | None = None
 
-    def port(self) -> int:
+    def serving_port(self) -> int:
         """Return the port of the pages. If necessary, start their server. Raise OSError if that fails."""
         with self._lock:
             if self._process is None or not _is_answering(self._port):
@@ -224,7 +224,8 @@ class _GuardHandler(BaseHTTPRequestHandler):
         if why := refusal_reason(self.command, self.headers):
             return self._send_text(403, why)
         length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY_BYTES or "Transfer-Encoding" in self.headers:
+        is_length_allowed = length.isdecimal() and int(length) <= MAX_BODY_BYTES
+        if not is_length_allowed or "Transfer-Encoding" in self.headers:
             return self._send_text(400, f"Content-Length: at most {MAX_BODY_BYTES} bytes, not in chunks")
         try:
             with self._upstream(self.rfile.read(int(length))) as response:
@@ -245,7 +246,7 @@ class _GuardHandler(BaseHTTPRequestHandler):
             headers |= {"Host": self.upstream_api.host, "Accept": JSON, "Content-Type": JSON}
             port = self.upstream_api.port
         else:
-            port = self.upstream_pages.port()
+            port = self.upstream_pages.serving_port()
         connection = HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request(self.command, self.path, body or None, headers)
@@ -255,10 +256,11 @@ class _GuardHandler(BaseHTTPRequestHandler):
 
     def _send(self, response: HTTPResponse) -> None:
         self.send_response_only(response.status)
+        left_out = _HOP_BY_HOP_HEADERS | {"content-type"} if self._is_api else _HOP_BY_HOP_HEADERS
         for name, value in response.getheaders():
-            if name.lower() not in _HOP_BY_HOP_HEADERS and not (self._is_api and name.lower() == "content-type"):
+            if name.lower() not in left_out:
                 self.send_header(name, value)
-        self._end_headers("application/json" if self._is_api else None)
+        self._end_headers("application/json" if self._is_api else None)  # the pages have their own type
         with suppress(OSError):  # the browser has gone, or the answer ends here
             while piece := response.read1(65_536):
                 self.wfile.write(piece)

@@ -148,8 +148,8 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
         received = context.get_current()
         if info.continued_run_id is None:
             count(names.RUNS_STARTED)
-        elif trace.get_current_span(received).get_span_context().is_valid:  # the segment before passed it on
-            self._outbound.first_segment = received
+        elif trace.get_current_span(received).get_span_context().is_valid:
+            self._outbound.first_segment = received  # the segment before this one passed it on
         attributes = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
         with open_span("invoke_agent", attributes) as span:
             try:
@@ -179,18 +179,19 @@ class _RunSpanOutbound(WorkflowOutboundInterceptor):
 
 
 def _record_ending(span: trace.Span, result: AgentResult) -> None:
-    span.set_attribute(names.ENDING, result.termination.reason)
+    reason = result.termination.reason
+    span.set_attribute(names.ENDING, reason)
     span.set_attribute(names.ITERATIONS, result.iterations)
     span.set_attribute(names.INPUT_TOKENS, result.usage.input_tokens)
     span.set_attribute(names.CACHED_TOKENS, result.usage.cached_input_tokens)
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
-    count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
-    recorded: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
-    attributes: dict[str, AttributeValue] = {names.ENDING: result.termination.reason}
-    attributes |= {name: recorded[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in recorded}
-    if result.termination.reason == "error":
-        attributes[names.ERROR] = result.termination.reason
+    count(names.RUN_COUNT, {names.ENDING: reason})
+    of_span: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    attributes: dict[str, AttributeValue] = {names.ENDING: reason}
+    attributes |= {name: of_span[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in of_span}
+    if reason == "error":
+        attributes[names.ERROR] = reason
     record(names.RUN_DURATION, result.duration_s, attributes)
 
 

@@ -48,6 +48,7 @@ def json_line(logger: Any, method: str, event: EventDict) -> str:
 
 
 def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
+    """Return the last processors of text logs. They show invisible characters, and a traceback with prefixed lines."""
 
     def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
         fields: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
@@ -126,24 +127,21 @@ class _MaskingFormatter(structlog.stdlib.ProcessorFormatter):
 
 
 def _with_run(logger: Any, method: str, event: EventDict) -> EventDict:
-    workflow_id, run_id = _run_of(event["_record"])
-    if workflow_id:
-        event["workflow_id"], event["run_id"] = workflow_id, run_id
-    return event
+    return {**event, **_run_fields(event["_record"])}
 
 
-def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
-    """Return workflow id and run id from the SDK's loggers, else from the current activity or workflow."""
+def _run_fields(record: logging.LogRecord) -> dict[str, str | None]:
+    """Return the ids of the record's run: from the SDK's loggers, else from the current activity or workflow."""
     for name, run_id in (("temporal_workflow", "run_id"), ("temporal_activity", "workflow_run_id")):
         details: Mapping[str, str] | None = getattr(record, name, None)
         if details:
-            return details.get("workflow_id"), details.get(run_id)
+            return {"workflow_id": details.get("workflow_id"), "run_id": details.get(run_id)}
     if activity.in_activity():
         info = activity.info()
-        return info.workflow_id, info.workflow_run_id
+        return {"workflow_id": info.workflow_id, "run_id": info.workflow_run_id}
     if workflow.in_workflow():
-        return workflow.info().workflow_id, workflow.info().run_id
-    return None, None
+        return {"workflow_id": workflow.info().workflow_id, "run_id": workflow.info().run_id}
+    return {}
 
 
 def _order_keys(logger: Any, method: str, event: EventDict) -> EventDict:

@@ -23,13 +23,13 @@ class Telemetry:
 
     plugins: "tuple[SimplePlugin, ...]" = ()
     """Plugins for `Client.connect`. Its workers inherit them, so a worker that also gets them applies them twice."""
-    close: Callable[[float], None] = lambda timeout_s: None
+    _close: Callable[[float], None] = lambda timeout_s: None
     watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = lambda client: nullcontext()
     """Returns a context that a worker keeps open while it runs. It reports the runs that wait for people."""
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:
         """Send the remaining spans and metrics within `timeout_s`. Those that no collector takes by then are lost."""
-        self.close(timeout_s)
+        self._close(timeout_s)
 
 
 def telemetry(config: TelemetryConfig) -> Telemetry:

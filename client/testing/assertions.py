@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
@@ -30,9 +30,11 @@ class JournalCall:
 
     def __str__(self) -> str:
         """Show the call as one line."""
-        by = _rules_text(self.rules) if self.fate != "called" else ""
-        why = f": {self.reason}" if self.reason and self.fate != "called" else ""
-        return f"{self.iteration}: {self.tool} {_value_text(self.arguments)} was {self.fate.replace('_', ' ')}{by}{why}"
+        call = f"{self.iteration}: {self.tool} {_value_text(self.arguments)} was {self.fate.replace('_', ' ')}"
+        if self.fate == "called":
+            return call
+        why = f": {self.reason}" if self.reason else ""
+        return f"{call}{_rules_text(self.rules)}{why}"
 
 
 def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
@@ -62,31 +64,44 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
 
 def last_refusal(journal: Iterable[JournalEntry]) -> str:
     """Return the last refused proposal (a call, an answer or a plan) with the reason, or ""."""
-    proposed, last = dict[str, str](), ""
+    proposals, last = dict[str, str](), ""
     for entry in journal:
-        refusals = list[tuple[str, str, str]]()
-        match read_event(entry):
-            case on.ReasoningComplete() as event:
-                for index, action in enumerate(event.actions):
-                    if action.tool is None:
-                        place, text = str(entry.iteration), f"the answer {_value_text(action.respond)}"
-                    else:
-                        place, text = f"{entry.iteration}.{index}", f"{action.tool} {_value_text(action.arguments)}"
-                    proposed[f"{entry.run} {place}"] = text
-            case on.PolicyEvaluated() as event:
-                refusals = [
-                    (place, f"{_REFUSED_FATES[verdict.decision]}{_rules_text(verdict.policies)}", verdict.reason)
-                    for place, verdict in _verdicts(entry, event)
-                    if verdict.decision in _REFUSED_FATES
-                ]
-            case on.ApprovalResolved(approved=False) as event:
-                refusals = [(event.place, "denied", event.reason)]
-            case _:
-                pass
-        for place, fate, why in refusals:
-            proposal = proposed.get(f"{entry.run} {place}", f"the proposal {place}".strip())
-            last = f"{entry.iteration}: {proposal} was {fate}" + (f": {why}" if why else "")
+        proposals.update(_proposal_texts(entry))
+        for place, fate, reason in _refusals(entry):
+            proposal = proposals.get(f"{entry.run} {place}", f"the proposal {place}".strip())
+            why = f": {reason}" if reason else ""
+            last = f"{entry.iteration}: {proposal} was {fate}{why}"
     return last
+
+
+def _proposal_texts(entry: JournalEntry) -> Iterator[tuple[str, str]]:
+    """Yield the calls and answers that a model proposes in this entry, each with its run and place as key."""
+    event = read_event(entry)
+    if not isinstance(event, on.ReasoningComplete):
+        return
+    for index, action in enumerate(event.actions):
+        if action.tool is None:
+            yield f"{entry.run} {entry.iteration}", f"the answer {_value_text(action.respond)}"
+        else:
+            yield f"{entry.run} {entry.iteration}.{index}", f"{action.tool} {_value_text(action.arguments)}"
+
+
+class _Refusal(NamedTuple):
+    place: str
+    fate: str
+    reason: str
+
+
+def _refusals(entry: JournalEntry) -> Iterator[_Refusal]:
+    match read_event(entry):
+        case on.PolicyEvaluated() as event:
+            for place, verdict in _verdicts(entry, event):
+                if fate := _REFUSED_FATES.get(verdict.decision):
+                    yield _Refusal(place, f"{fate}{_rules_text(verdict.policies)}", verdict.reason)
+        case on.ApprovalResolved(approved=False) as event:
+            yield _Refusal(event.place, "denied", event.reason)
+        case _:
+            pass
 
 
 def assert_called(
@@ -137,7 +152,9 @@ def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | Non
 
 
 def _calls_text(made: Sequence[JournalCall]) -> str:
-    return "the model called no tools" if not made else "\n".join(("the model's calls, by iteration:", *map(str, made)))
+    if not made:
+        return "the model called no tools"
+    return "\n".join(("the model's calls, by iteration:", *map(str, made)))
 
 
 def _has_arguments(call: JournalCall, arguments: Mapping[str, Any] | None) -> bool:

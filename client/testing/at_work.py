@@ -132,7 +132,7 @@ class AtWork:
                 raise
             raise await self._not_ended_error(handle, "until all time was skipped") from None
         self._check_scripts()
-        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        journal = await _journal(handle)
         runs = await histories(self.client, await run_chain(self.client, handle.id))
         return Ran(result, journal, [run.history for run in runs], handle)
 
@@ -144,15 +144,17 @@ class AtWork:
         """
         try:
             async with asyncio.timeout(within_s):
-                while not (status := await _status(handle)).waiting or not await _is_recorded(handle):
+                while True:
+                    status = await _status(handle)
+                    if status.waiting and await _is_recorded(handle):
+                        return status
                     if status.termination is not None:
                         self._check_scripts()
                         ended = f"{handle.id} waits for nobody: it has ended ({status.termination.reason})"
-                        raise NotEnded(ended + _refusal_line([e async for e in read_journal(self.client, handle.id)]))
+                        raise NotEnded(ended + _refusal_line(await _journal(handle)))
                     await asyncio.sleep(BETWEEN_LOOKS_S)
         except TimeoutError:
             raise await self._not_ended_error(handle, f"within {within_s:g} s") from None
-        return status
 
     async def clear(self) -> None:
         """Terminate the live runs that were started here, because a run without a worker prevents time skipping."""
@@ -171,17 +173,20 @@ class AtWork:
                         raise
 
     def _check_scripts(self) -> None:
-        faults = [
-            each.exhausted for each in self._models.providers if isinstance(each, ScriptedModel) and each.exhausted
-        ]
+        models = (model for model in self._models.providers if isinstance(model, ScriptedModel))
+        faults = [model.exhausted for model in models if model.exhausted]
         if faults:
             raise ScriptExhausted("\n".join(faults))
 
     async def _not_ended_error(self, handle: AgentHandle, when: str) -> NotEnded:
-        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        journal = await _journal(handle)
         last = ", ".join(entry.event for entry in journal[-3:])
         made = "".join(f"\n{call}" for call in calls_in(journal))
         return NotEnded(f"{handle.id} has not got there {when}; its last events: {last}{_refusal_line(journal)}{made}")
+
+
+async def _journal(handle: AgentHandle) -> list[JournalEntry]:
+    return [entry async for entry in read_journal(handle.client, handle.id)]
 
 
 def _refusal_line(journal: Sequence[JournalEntry]) -> str:
@@ -192,7 +197,9 @@ def _refusal_line(journal: Sequence[JournalEntry]) -> str:
 def _time_skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:
     """Allow time skipping. The SDK does so only for its own handles, and has no public API for it."""
     unlocked = getattr(temporal, "time_skipping_unlocked", None)
-    return nullcontext() if unlocked is None or not temporal.supports_time_skipping else unlocked()
+    if unlocked is None or not temporal.supports_time_skipping:
+        return nullcontext()
+    return unlocked()
 
 
 async def _status(handle: AgentHandle) -> AgentStatus:

@@ -18,6 +18,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.history.values import data_converter
 from orga.client.runs.attachments import Attachable, forget_store
+from orga.client.server.embedded import FAST_SERVER_FLAGS
 from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import register_missing
 from orga.client.testing.at_work import AtWork, Ran
@@ -46,13 +47,6 @@ class PluginUnderTest(OrgaPlugin):
 
 BUILD = "test"
 """Build id of the workers. Without one, the SDK reads all modules from disk, which takes two seconds."""
-
-_FAST_SERVER_FLAGS = [
-    "--dynamic-config-value",
-    "history.transferProcessorMaxPollRPS=10000",
-    "--dynamic-config-value",
-    "system.enableActivityEagerExecution=true",
-]
 
 
 class Environment:
@@ -181,8 +175,9 @@ class Environment:
             ScriptExhausted: The run asked for more replies than the script has.
             NotEnded: The run takes longer than a minute, or waits for a person.
         """
-        known = [*agents, agent] if isinstance(agent, Agent) and agent not in agents else agents
-        async with self.worker(model=model, agents=known, **given) as at_work:
+        if isinstance(agent, Agent) and agent not in agents:
+            agents = [*agents, agent]
+        async with self.worker(model=model, agents=agents, **given) as at_work:
             return await at_work.run(agent, task, settings=settings, attachments=attachments)
 
 
@@ -216,6 +211,6 @@ async def local_server(converter: DataConverter = data_converter) -> AsyncGenera
     """Start the server that `orga` uses, in memory."""
     executable = await locate(lambda _: None)
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=_FAST_SERVER_FLAGS
+        dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=FAST_SERVER_FLAGS
     ) as found:
         yield found

@@ -6,7 +6,7 @@ If a replay fails, the error describes the first difference.
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
@@ -112,6 +112,7 @@ class LastTask:
         """The number of events in the history before the task's own commands."""
         self.commands: Sequence[str] = ()
         self.failure = ""
+        """The failure of workflow code with its file and line, or ""."""
 
     @property
     def plugin(self) -> SimplePlugin:
@@ -124,9 +125,11 @@ class LastTask:
             return
         self.events_before = activation.history_length
         self.commands = [_command_text(command) for command in completion.successful.commands]
-        failed = completion.failed.failure
-        lines = _LINE.findall(failed.stack_trace)
-        self.failure = failed.message + (f" ({lines[-1][0]}:{lines[-1][1]})" if lines else "")
+        failure = completion.failed.failure
+        self.failure = failure.message
+        if lines := _LINE.findall(failure.stack_trace):
+            file, number = lines[-1]
+            self.failure += f" ({file}:{number})"
 
 
 def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception) -> str:
@@ -149,7 +152,8 @@ def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, messa
     if number := _NUMBER.search(message):
         return next((event for event in events if event.event_id == int(number.group(1))), None)
     names = set(_NAME.findall(message))
-    return next((e for e in events if e.event_id > last.events_before and names & set(_event_names(e))), None)
+    events_of_task = (event for event in events if event.event_id > last.events_before)
+    return next((event for event in events_of_task if names & set(_event_names(event))), None)
 
 
 def _event_text(event: HistoryEvent) -> str:
@@ -160,17 +164,18 @@ def _event_text(event: HistoryEvent) -> str:
 def _event_names(event: HistoryEvent) -> list[str]:
     """Return the names in an event, such as the type of its activity or child workflow, and then its id."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
-    found = [getattr(attributes, key, "") for key in _NAMES]
-    return [str(getattr(each, "name", each)) for each in found if getattr(each, "name", each)]
+    fields = (getattr(attributes, key, "") for key in _NAMES)
+    names = (getattr(field, "name", field) for field in fields)  # a type is an object with a name, an id is a text
+    return [str(name) for name in names if name]
 
 
 def _command_text(command: Any) -> str:
     kind = command.WhichOneof("variant")
     value = getattr(command, kind)
-    name = next(
-        (getattr(value, key) for key in ("activity_type", "workflow_type", "patch_id") if hasattr(value, key)), ""
-    )
-    return f"{kind} {name}".strip()
+    for key in ("activity_type", "workflow_type", "patch_id"):
+        if name := getattr(value, key, ""):
+            return f"{kind} {name}"
+    return kind
 
 
 class _TaskObserverPlugin(SimplePlugin):
@@ -224,11 +229,7 @@ async def replay(
     ours = [] if any(isinstance(each, OrgaPlugin) for each in plugins) else [OrgaPlugin(config=OrgaConfig())]
     for place, history in found:
         _refuse_unknown(place, history, workflows)
-        try:
-            await require_readable(converters_in(history, data_converter, namespace), history)
-        except UnreadableRun:
-            problem = "its values need the payload codec or the external storage of your client; pass data_converter="
-            raise UnreadableRun(f"{place}: {problem}") from None
+        await _require_readable(place, history, converters_in(history, data_converter, namespace))
         last = LastTask()
         replayer = Replayer(
             workflows=workflows,
@@ -244,34 +245,49 @@ async def replay(
     return len(found)
 
 
+async def _require_readable(place: str, history: WorkflowHistory, converters: RunConverters) -> None:
+    try:
+        await require_readable(converters, history)
+    except UnreadableRun:
+        problem = "its values need the payload codec or the external storage of your client; pass data_converter="
+        raise UnreadableRun(f"{place}: {problem}") from None
+
+
 def _client_of(recorded: Recorded) -> Client | None:
     if isinstance(recorded, AgentHandle):
         return recorded.client
     return recorded._client if isinstance(recorded, WorkflowHandle) else None
 
 
-async def _named_histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
+class _NamedHistory(NamedTuple):
+    place: str
+    """The workflow id or the file, for errors."""
+    history: WorkflowHistory
+
+
+async def _named_histories(recorded: Recorded) -> list[_NamedHistory]:
     if isinstance(recorded, WorkflowHistory):
-        return [(recorded.workflow_id, recorded)]
+        return [_NamedHistory(recorded.workflow_id, recorded)]
     if isinstance(recorded, AgentHandle):
         runs = await histories(recorded.client, await run_chain(recorded.client, recorded.id))
-        return [(recorded.id, run.history) for run in runs]
+        return [_NamedHistory(recorded.id, run.history) for run in runs]
     if isinstance(recorded, WorkflowHandle):
-        return [(recorded.id, await recorded.fetch_history())]
+        return [_NamedHistory(recorded.id, await recorded.fetch_history())]
     return _read_histories(Path(recorded))
 
 
-def _read_histories(path: Path) -> list[tuple[str, WorkflowHistory]]:
+def _read_histories(path: Path) -> list[_NamedHistory]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise NoHistory(f"{path} has no *.json files: save histories there")
-    return [(str(file), _recorded_history(file)) for file in files]
+    return [_NamedHistory(str(file), _recorded_history(file)) for file in files]
 
 
 def _refuse_unknown(place: str, history: WorkflowHistory, workflows: Sequence[type[Any]]) -> None:
     wanted = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     definitions = [_Definition.must_from_class(each) for each in (*workflows, *WORKFLOWS)]
-    if all(each.name not in {wanted, None} for each in definitions):
+    is_known = any(each.name in {wanted, None} for each in definitions)  # a dynamic workflow has no name
+    if not is_known:
         known = ", ".join(str(each.name) for each in definitions)
         raise OrgaError(
             f"{place} is of a workflow {wanted}, which is none of {known}; name its class in workflows=[...]"

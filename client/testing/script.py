@@ -75,8 +75,12 @@ def together(*replies: Reply) -> Reply:
     Tokens and costs are added up.
     """
     made = (call for reply in replies for call in reply.calls)
-    numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
-    reply = _calls_reply(numbered, "\n".join(reply.text for reply in replies if reply.text), _total_usage(replies))
+    numbered = (
+        ToolCall(call_id=f"{call.name}_{index}", name=call.name, arguments=call.arguments)
+        for index, call in enumerate(made)
+    )
+    text = "\n".join(reply.text for reply in replies if reply.text)
+    reply = _calls_reply(numbered, text, _total_usage(replies))
     costs = [each.cost_usd for each in replies if each.cost_usd is not None]
     return reply.with_cost(sum(costs)) if costs else reply
 
@@ -238,10 +242,9 @@ def _without_input_count(reply: Reply, request: ModelRequest) -> Reply:
     """
     if reply.usage is not USAGE:
         return reply
-    estimate = estimated_message_tokens(request.messages) + sum(
-        estimated_tokens(len(text.encode())) for text in request.system
-    )
-    estimate += sum(estimated_tokens(len(to_json((t.name, t.description, t.parameters)))) for t in request.tools)
+    tools = (to_json((tool.name, tool.description, tool.parameters)) for tool in request.tools)
+    texts = (*(text.encode() for text in request.system), *tools)
+    estimate = estimated_message_tokens(request.messages) + sum(estimated_tokens(len(text)) for text in texts)
     if estimate < MIN_ESTIMATE:
         return reply
     return reply.with_differences(usage=Usage(output_tokens=USAGE.input_tokens + USAGE.output_tokens))

@@ -1,7 +1,6 @@
 """Finds or fetches Temporal's time-skipping test server, and runs it for tests."""
 
 import asyncio
-import os
 import socket
 import subprocess
 import tempfile
@@ -16,7 +15,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.errors import ServerUnavailable
 from orga.client.history.values import data_converter
-from orga.client.server.home import cache_folder, user_path
+from orga.client.server.home import cache_folder
+from orga.client.server.obtain import named_executable
+from orga.client.server.port_numbers import free_port
 from orga.own_code import installed_program
 
 VARIABLE = "ORGA_TEST_SERVER"
@@ -88,11 +89,8 @@ async def _start_executable(executable: Path | None, converter: DataConverter) -
 
 
 def _find_executable() -> Path | None:
-    if named := os.environ.get(VARIABLE):
-        path = user_path(named)
-        if not (path.is_file() and os.access(path, os.X_OK)):
-            raise ServerUnavailable(f"{VARIABLE} names {path}, which is no executable file", "correct or unset it")
-        return path
+    if named := named_executable(VARIABLE):
+        return named
     if found := installed_program(COMMAND):
         return Path(found)
     return fetched_launcher() if installed_program("java") else None
@@ -139,13 +137,14 @@ def fetch_with_maven() -> Path:
 
 def _keep_classes(folder: Path) -> None:
     """Start the server once and keep its loaded classes, so that later starts take a third of the time."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     archive = f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"
     java = ["java", archive, "-XX:+UseSerialGC", "-cp", f"{folder}/lib/*", _MAIN, str(port)]
     with subprocess.Popen(java, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         deadline = time.monotonic() + STARTS_WITHIN.total_seconds()
-        while not _is_answering(port) and time.monotonic() < deadline and server.poll() is None:
+        while server.poll() is None and time.monotonic() < deadline:
+            if _is_answering(port):
+                break
             time.sleep(0.05)
         server.terminate()
 
