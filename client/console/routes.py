@@ -27,7 +27,7 @@ from orga.client.console.doors import Doors, Role, Visitor, visitor_of
 from orga.client.console.problems import Problem, invalid, refused
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.types.json_text import as_object
+from orga.workflows.types.json_text import as_object, refuse_constant
 from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
 from orga.workflows.types.record import CheckedInput, validation_problems
 
@@ -302,7 +302,7 @@ def query_of(request: Request) -> dict[str, str]:
 async def json_body(request: Request) -> Any:
     body = await request.body()
     try:
-        return json.loads(body, parse_constant=_refuse_constant) if body else {}
+        return json.loads(body, parse_constant=refuse_constant) if body else {}
     except (ValueError, RecursionError) as error:
         raise Problem(400, f"body: is no JSON ({str(error)[:100]}). Send one JSON object") from None
 
@@ -329,10 +329,6 @@ def _invalid_text_key(value: Any, key: str = "") -> str:
         keyed_values = [(key, each) for each in cast("list[Any]", value)]
     invalid_keys = (_invalid_text_key(each, name) for name, each in keyed_values)
     return next(filter(None, invalid_keys), "")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def checked(kind: type[M], given: Any) -> M:

@@ -12,11 +12,17 @@ from orga.activities.adapters.mcp.mcp_settings import own_options, server_settin
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
-from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.catalog import (
+    RESERVED_NAMES,
+    ToolCatalog,
+    ToolWithSpec,
+    builtin_tools,
+    with_options,
+)
 from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import Tool, ToolContext
+from orga.activities.ports import Tool
 from orga.client.config.manifests import ManifestFile, configured_manifests
 from orga.client.config.sections import ActivityConfig, DeferredConfig, OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
@@ -25,7 +31,7 @@ from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.mcp import meant_server
-from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOptions
 
 if TYPE_CHECKING:
     from orga.activities.adapters.mcp.servers import McpServers
@@ -173,18 +179,7 @@ async def available_tools(
             if missing and missing.is_temporary:
                 report(missing.why)
         yield own + [
-            WorkerTool(_OfferedTool(spec, tool), f"MCP server {meant_server(name, config.mcp.servers)}")
+            WorkerTool(ToolWithSpec(tool, spec), f"MCP server {meant_server(name, config.mcp.servers)}")
             for name, spec in specs.items()
             if (tool := servers.tool(name, spec.digest))
         ]
-
-
-class _OfferedTool:
-    """A tool of an MCP server, with the definition that the server has now."""
-
-    def __init__(self, spec: ToolSpec, tool: Tool) -> None:
-        self.spec = spec
-        self._tool = tool
-
-    async def call(self, arguments: dict[str, object], context: ToolContext) -> ToolOutput:
-        return await self._tool.call(arguments, context)

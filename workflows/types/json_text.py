@@ -280,6 +280,11 @@ def as_object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and the infinities, as a `parse_constant` of `json.loads`. JSON lacks them."""
+    raise ValueError(f"{name} is no JSON")
+
+
 def parsed_object(data: str | bytes) -> dict[str, Any]:
     """Return the object that a JSON text holds, or an empty one if it holds no object."""
     try:

@@ -145,10 +145,17 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
         yield Flaw(("http",), "a request has one body", "keep one of json, form and text")
     if bodies and http.method in ("GET", "HEAD"):
         yield Flaw(("http", "method"), f"{http.method} has no body", 'set method = "POST"')
+    if problem := _json_problem(http.json_body):
+        yield Flaw(("http", "json"), problem, "write dates as texts")
+
+
+def _json_problem(value: object) -> str:
+    """Return why a value of a TOML file is no JSON, or ""."""
     try:
-        json.dumps(http.json_body)
+        json.dumps(value)
     except (TypeError, ValueError) as error:
-        yield Flaw(("http", "json"), f"is no JSON: {error}", "write dates as texts")
+        return f"is no JSON: {error}"
+    return ""
 
 
 def _url_flaws(http: Http) -> Iterator[Flaw]:
@@ -313,14 +320,9 @@ def _output_flaws(output: Output) -> Iterator[Flaw]:
             yield Flaw(("output", "pattern"), str(error), "write one of RE2")
     if output.strict and output.json_schema is None:
         yield Flaw(("output", "strict"), "there is no schema to be strict about", "add [output.schema]")
-    if output.json_schema is not None:
-        try:
-            json.dumps(output.json_schema)
-            problem = schema_problem(output.json_schema)
-        except (TypeError, ValueError) as error:
-            problem = f"is no JSON: {error}"
-        if problem:
-            yield Flaw(("output", "schema"), problem, "write a JSON Schema (2020-12)")
+    schema = output.json_schema
+    if schema is not None and (problem := _json_problem(schema) or schema_problem(schema)):
+        yield Flaw(("output", "schema"), problem, "write a JSON Schema (2020-12)")
 
 
 def _option_flaws(manifest: Manifest) -> Iterator[Flaw]:

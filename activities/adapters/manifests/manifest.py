@@ -14,6 +14,7 @@ from orga.activities.adapters.caller_secrets import CallerSecret
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.secrets import KnownSecrets
+from orga.workflows.types.json_text import refuse_constant
 from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.text import compiled_pattern
 from orga.workflows.types.tool_calls.sandbox import Sandbox
@@ -199,14 +200,10 @@ def output_pattern(pattern: str) -> Any:
 
 def _parse_json(text: str, output: Output) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         why = f"the output is no JSON ({error}); it begins with {text[:200]!r}"
         raise ToolError(why, kind="BadOutput", acted="yes") from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _parse_matches(text: str, output: Output) -> list[Any]:

@@ -25,6 +25,7 @@ from orga.activities.adapters.http import (
     InvalidURL,
     Response,
     TimeoutException,
+    is_dot_segment,
 )
 from orga.activities.adapters.manifests.argument_types import (
     PathContext,
@@ -307,7 +308,7 @@ def _url_text(template: Template, values: Values) -> str:
     marked = fill_template(path, lambda slot: _PLACEHOLDER_MARK)
     # An encoded value has no slash, so both paths are split in the same places.
     for marked_part, part in zip(_path_parts(marked), _path_parts(located), strict=True):
-        is_misleading = part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))
+        is_misleading = part == "" or any(map(is_dot_segment, _decoded_spellings(part)))
         if _PLACEHOLDER_MARK in marked_part and is_misleading:
             raise invalid_argument_error("a part of the URL's path would be empty, `.` or `..`; write another value")
     return located + question + fill_template(query, lambda slot: quote(value_text(values[slot.name]), safe=""))
@@ -329,7 +330,7 @@ def _path_parts(url: str) -> list[str]:
 def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
     """Return a value, encoded for a path. Refuse `..` in any spelling, as some servers decode before they split."""
     value = value_text(values[slot.name])
-    if any(_is_dot_segment(part) for reading in _decoded_spellings(value) for part in _SEPARATOR.split(reading)):
+    if any(is_dot_segment(part) for reading in _decoded_spellings(value) for part in _SEPARATOR.split(reading)):
         raise invalid_argument_error(f"{slot.name}: `.` and `..` are refused as parts of a path")
     return quote(value, safe="")
 
@@ -338,11 +339,6 @@ def _decoded_spellings(text: str) -> Iterator[str]:
     for _ in range(_SPELLINGS):
         yield text
         text = unquote(text)
-
-
-def _is_dot_segment(part: str) -> bool:
-    """Return whether a part is `.` or `..`. Some servers ignore the text after a semicolon."""
-    return part.partition(";")[0] in (".", "..")
 
 
 def _filled_pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.http import ACCEPTED_ENCODINGS, decompressed_chunks
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.json_text import as_object, as_objects, as_text, parsed_object
+from orga.workflows.types.json_text import as_object, as_objects, as_text, parsed_object, refuse_constant
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.models.providers import Api
 from orga.workflows.types.text import clean_json
@@ -231,7 +231,7 @@ class ProviderHttp:
         if not text:
             return []
         try:
-            value: object = json.loads(text, parse_constant=_refuse_constant)
+            value: object = json.loads(text, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             raise self.failures.bad_stream(f"not JSON: {text[:80]!r}") from None
         return [frame for frame in as_objects(value) or [as_object(value)] if frame]
@@ -250,10 +250,6 @@ def merged_fields(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]
     """Return the body with extra fields. A field that the body has itself stays, at any depth."""
     shared = [name for name in extra.keys() & body.keys() if as_object(extra[name]) and as_object(body[name])]
     return extra | body | {name: merged_fields(as_object(extra[name]), as_object(body[name])) for name in shared}
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 _MAX_START_BYTES = 16_384

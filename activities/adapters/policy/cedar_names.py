@@ -62,28 +62,20 @@ class PolicyVocabulary:
     unseen: tuple[str, ...] = ()
     """Globs of tools that may exist, but could not be listed."""
 
-    def knows_tool(self, name: str) -> bool:
-        """Return whether the tool exists or may exist."""
-        return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
-
     def knows(self, kind: str, name: str) -> bool:
         """Return whether a thing of this kind (see `_Mention`) and name exists or may exist."""
         match kind:
-            case "tool":
-                return self.knows_tool(name)
-            case "source":
-                return self.knows_tool(name) or name.startswith(DEFINITIONS)
-            case "skill":
-                return self.knows_tool(name) or name in self.agents
+            case "tool" | "source" | "skill":
+                may_exist = any(fnmatchcase(name, glob) for glob in self.unseen)
             case "tag":
-                return bool(self.unseen) or name in self.tags
-            case "run":
-                return name == THIS_RUN
+                may_exist = bool(self.unseen)
             case _:
-                return name in self.agents
+                may_exist = False
+        is_definitions = kind == "source" and name.startswith(DEFINITIONS)
+        return may_exist or is_definitions or name in self.names(kind)
 
     def names(self, kind: str) -> Iterable[str]:
-        """Return the names of this kind that can be suggested."""
+        """Return the known names of this kind."""
         match kind:
             case "agent":
                 return self.agents

@@ -59,9 +59,6 @@ class _ProcessTree:
             if pid == self.child:
                 self.status, self.cpu_s = status, usage.ru_utime + usage.ru_stime
 
-    def running_count(self) -> int:
-        return len(_descendants())
-
     def end(self, grace_s: float, spared: int | None) -> None:
         """Send SIGTERM to all but `spared`, and wait `grace_s`. Then kill all, also new ones, until none is left."""
         if grace_s:
@@ -198,8 +195,7 @@ _COUNT_SHARE = 20
 class ProcessCensus:
     """Counts the command's processes at intervals, and at once if new threads of the machine may exceed the limit."""
 
-    def __init__(self, tree: _ProcessTree, most: int) -> None:
-        self._tree = tree
+    def __init__(self, most: int) -> None:
         self._most = most
         self._counted = 0
         self._threads_at_count = machine_threads()
@@ -212,7 +208,7 @@ class ProcessCensus:
             return False
         started = time.monotonic()
         self._threads_at_count = machine_threads()
-        self._counted = self._tree.running_count()
+        self._counted = len(_descendants())
         ended = time.monotonic()
         self._due = ended + max(_COUNT_INTERVAL_S, _COUNT_SHARE * (ended - started))
         return self._counted > self._most
@@ -310,7 +306,7 @@ def _raise_priority() -> None:
 
 def _watch_command(tree: _ProcessTree, control: int, child_exits: int, most: int | None) -> str:
     """Wait, and return the cause of the end: the command's own `end`, an `order` to end, or too many `processes`."""
-    census = ProcessCensus(tree, most) if most else None
+    census = ProcessCensus(most) if most else None
     watch = select.poll()
     watch.register(control, select.POLLIN)
     watch.register(child_exits, select.POLLIN)

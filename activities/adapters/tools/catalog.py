@@ -37,14 +37,12 @@ class ToolCatalog(dict[str, Tool]):
                 raise ValueError(f"two tools are called {tool.spec.name!r}; rename or remove one")
 
 
-class _ConfiguredTool:
-    """A tool whose own options are overridden by those of the configuration."""
+class ToolWithSpec:
+    """A tool with another definition than its own."""
 
-    def __init__(self, tool: Tool, options: ToolOptions) -> None:
+    def __init__(self, tool: Tool, spec: ToolSpec) -> None:
         self._tool = tool
-        spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
-        self.spec = spec.with_effect(options.effect or spec.effect)
-        _check_options(self.spec)
+        self.spec = spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         return await self._tool.call(arguments, context)
@@ -83,7 +81,7 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
 
 def _configured_tool(tool: Tool, options: ToolOptions) -> Tool:
     if options.isolation is None:
-        return _ConfiguredTool(tool, options)
+        return _with_overrides(tool, options)
     key = f"tools.options.{tool.spec.name}.isolation"
     if not isinstance(tool, PythonFunction):
         raise ValueError(f"{key}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
@@ -91,7 +89,15 @@ def _configured_tool(tool: Tool, options: ToolOptions) -> Tool:
         tool = tool.with_isolation(options.isolation)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from error
-    return _ConfiguredTool(tool, options)
+    return _with_overrides(tool, options)
+
+
+def _with_overrides(tool: Tool, options: ToolOptions) -> Tool:
+    """Return the tool with the options that are set. Raise ValueError if the result contradicts the tool's effect."""
+    spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
+    spec = spec.with_effect(options.effect or spec.effect)
+    _check_options(spec)
+    return ToolWithSpec(tool, spec)
 
 
 def builtin_tools(
@@ -118,7 +124,7 @@ def builtin_tools(
     if commands:
         tools.append(RunCommand(files, commands, sandbox=sandbox))
     verified = ToolOptions(verified=True)
-    return with_options([_ConfiguredTool(tool, verified) for tool in tools], options or {})
+    return with_options([_with_overrides(tool, verified) for tool in tools], options or {})
 
 
 @cache

@@ -121,14 +121,17 @@ def _locked_folder(entry: _FolderEntry, stop: StopSignal) -> Generator[None]:
     while not _try_lock(entry.folder):
         stop.check()
         if time.monotonic() > ends:
-            why = f"{printable_name(entry.path)}: another process keeps its folder locked; try again later"
-            raise ToolError(why, kind="FileBusy", retryable=True, acted="no")
+            raise _busy_error(entry.path, "another process keeps its folder locked; try again later")
         time.sleep(0.01)
     try:
         yield
     finally:
         with suppress(OSError):
             fcntl.flock(entry.folder, fcntl.LOCK_UN)
+
+
+def _busy_error(path: str, why: str) -> ToolError:
+    return ToolError(f"{printable_name(path)}: {why}", kind="FileBusy", retryable=True, acted="no")
 
 
 def _try_lock(folder: int) -> bool:
@@ -287,8 +290,7 @@ class EditFile:
         with path_errors(path), self._root.folder_to_write(path, target, makes_folders=False) as folder:
             while (edited := self._edit_once(stop, _FolderEntry(path, folder, target.name), edit, context)) is None:
                 if time.monotonic() > ends:
-                    why = "it keeps changing; try again later"
-                    raise ToolError(f"{printable_name(path)}: {why}", kind="FileBusy", retryable=True, acted="no")
+                    raise _busy_error(path, "it keeps changing; try again later")
         return edited
 
     def _edit_once(self, stop: StopSignal, entry: _FolderEntry, edit: "_TextEdit", context: ToolContext) -> str | None:
