@@ -331,15 +331,14 @@ def parse_error_body(text: str) -> ErrorBody:
 
 
 _WEB_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def _plain_message(text: str) -> str:
-    """Return the text, or only the title of a web page, which proxies and unknown paths answer with."""
+    """Return the text. If it is a web page, which proxies and unknown paths answer with, remove its tags."""
     if not _WEB_PAGE.match(text):
         return text
-    title = _TITLE.search(text)
-    return f"a web page, {html.unescape(title[1]).strip()!r}" if title else "a web page without a title"
+    return f"a web page: {' '.join(html.unescape(_TAG.sub(' ', text)).split())}"
 
 
 def parse_error_value(value: object) -> ErrorBody:
