@@ -17,7 +17,8 @@ from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
 from orga.client.errors import ServerUnavailable
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.ids import NamedRun, newest_run, run_by_name, visibility_literal
+from orga.client.runs.ids import NamedRun, newest_run, run_by_name
+from orga.client.runs.newest import visibility_literal
 from orga.client.server.embedded import server_death
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.resolve import names_server

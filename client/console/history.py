@@ -17,7 +17,7 @@ from orga.client.journal.file import KeyProblem, journal_content, private_key, s
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline_reader import FoundTexts, TimelinePage, Timelines, timelines_of
 from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineText
-from orga.client.runs.ids import read_result
+from orga.client.runs.endings import read_result
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import CheckedInput, Record

@@ -18,8 +18,8 @@ from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem, refused
 from orga.client.console.routes import Call, Console, Execution, ListOf, Routes
 from orga.client.errors import OrgaError
+from orga.client.runs.endings import read_ending
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.ids import newest_runs, read_ending, replaced_run_ids, visibility_literal
 from orga.client.runs.listing import (
     AT_ONCE,
     MAX_QUERIED_RUNS,
@@ -28,6 +28,7 @@ from orga.client.runs.listing import (
     read_statuses,
     read_task,
 )
+from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names
 from orga.workflows.types.control import StopReason

@@ -26,8 +26,8 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.journal.watcher import activities_in_flight
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
+from orga.client.runs.endings import read_result
 from orga.client.runs.failing_tasks import FailingTask, failing_task
-from orga.client.runs.ids import read_result
 from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.goals.pursuit import GoalResult

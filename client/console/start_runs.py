@@ -14,7 +14,7 @@ from orga.client.console.problems import Problem, invalid, refused
 from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
 from orga.client.errors import IdTaken
-from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, run_id_of, start_run
+from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, new_run_id, start_run
 from orga.client.runs.ids import refuse_derived
 from orga.client.runs.listing import read_input
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
@@ -103,7 +103,7 @@ def _run_id(call: Call[Start], key: str) -> str:
     if key and call.given.id is None:
         return f"run-{derived_id(*call.visitor.identity, key)}"
     refuse_derived(call.given.id)
-    return run_id_of(call.given.id, call.given.kind)
+    return new_run_id(call.given.id, call.given.kind)
 
 
 async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:

@@ -26,7 +26,7 @@ from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
 from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments
-from orga.client.runs.agents import AgentHandle, run_id_of
+from orga.client.runs.agents import AgentHandle, new_run_id
 from orga.client.runs.attachments import inline_media, message_with_media
 from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
 from orga.client.runs.sessions import SessionHandle
@@ -101,7 +101,7 @@ class AcpAgent:
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         self._require_folder(cwd)
         if self._starts_goals:
-            run = AgentHandle(self._reach.client, run_id_of(None, "goal"))  # the first prompt starts it
+            run = AgentHandle(self._reach.client, new_run_id(None, "goal"))  # the first prompt starts it
         else:
             run = await self._reach.start("session", self._agent)
         await self._open(run, goal_agent=self._agent if self._starts_goals else "")

@@ -24,7 +24,7 @@ from orga.client.console.problems import Problem, refused
 from orga.client.console.routes import Adapter, Console, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
 from orga.client.frontends import threads, turns
-from orga.client.runs.agents import run_id_of
+from orga.client.runs.agents import new_run_id
 from orga.client.runs.attachments import message_with_media
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
@@ -335,7 +335,7 @@ async def _create(request: Request) -> Response:
 
 async def _start_session(console: Console, visitor: Visitor, body: dict[str, Any]) -> SessionHandle:
     schema = as_object(as_object(body.get("text")).get("format")).get("schema")
-    tenant, session_id = as_object(body.get("metadata")).get("tenant"), run_id_of(None, "session")
+    tenant, session_id = as_object(body.get("metadata")).get("tenant"), new_run_id(None, "session")
     options = {"agent": body.get("model"), "tenant": tenant, "output_schema": schema}
     given = {key: value for key, value in options.items() if value}
     await threads.start_thread(console, visitor, "session", session_id, given)

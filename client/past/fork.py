@@ -23,7 +23,7 @@ from orga.client.history.chain import NoSuchIteration, RunHistory, boundary_of, 
 from orga.client.history.events import folded_context, happenings
 from orga.client.history.values import converters_of
 from orga.client.past.replayed_state import history_until_task, replayed_state
-from orga.client.runs.agents import STARTED_BY_MEMO, SUMMARY_CHARS, AgentHandle, run_id_of
+from orga.client.runs.agents import STARTED_BY_MEMO, SUMMARY_CHARS, AgentHandle, new_run_id
 from orga.client.runs.goals import GoalHandle
 from orga.client.runs.ids import id_taken_error, reuse_policy
 from orga.client.runs.redeliveries import Sending, last_sending
@@ -181,7 +181,7 @@ async def fork(
     """
     described = await AgentHandle(client, workflow_id).describe()
     is_goal = described.workflow_type == GOAL_WORKFLOW
-    new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
+    fork_id = new_run_id(new_id, "goal" if is_goal else "agent")
     if changes and "fork" in changes:  # a caller that checks access has checked it for `workflow_id` only
         raise InvalidInput("fork: cannot be changed. It names the run whose past is shared")
     given: dict[str, Any] = {
@@ -191,7 +191,7 @@ async def fork(
     if task is not None:
         given["task"] = task
     fork_input = parse_goal_fork(given) if is_goal else parse_fork(given)
-    return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), new_run_id, by=by)
+    return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), fork_id, by=by)
 
 
 async def _start_fork(

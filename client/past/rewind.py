@@ -39,8 +39,8 @@ from orga.client.past.dropped import (
     live_delegates,
 )
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.endings import kind_of
 from orga.client.runs.exchange import check_length
-from orga.client.runs.ids import kind_of
 from orga.client.server.server_errors import error_reason, is_lost
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.goals.pursuit import GoalResult

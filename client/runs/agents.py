@@ -15,8 +15,9 @@ from temporalio.service import RPCError
 from orga.client.config.workplace import client_memo, client_queue
 from orga.client.errors import NotAnAgent, RunFailed
 from orga.client.history.values import readable
+from orga.client.runs.endings import kind_of
 from orga.client.runs.exchange import Exchange, sender_fields, user_error
-from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
+from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, reuse_policy
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice
@@ -105,21 +106,24 @@ class AgentHandle:
 
         The journal has its `InterventionApplied` when the run pauses, or with the resume if that comes first.
         """
-        await self._intervene("pause", "", by, intervention_id)
+        await self._intervene("pause", None, by, intervention_id)
 
     async def resume(self, *, by: str = "", intervention_id: str = "") -> None:
         """Continue after a pause. `by` and `intervention_id` as for `steer`."""
-        await self._intervene("resume", "", by, intervention_id)
+        await self._intervene("resume", None, by, intervention_id)
 
     async def abort(self, why: str = "", *, by: str = "", intervention_id: str = "") -> None:
         """Cancel running calls and end the run with reason `aborted`. `by` and `intervention_id` as for `steer`."""
         await self._intervene("abort", why, by, intervention_id)
 
-    async def _intervene(self, kind: str, text: str, by: str, intervention_id: str) -> None:
-        if sender := sender_fields(by, intervention_id):
-            await self._exchange.signal(kind, {**sender, **({"text": text} if text else {})})
+    async def _intervene(self, kind: str, text: str | None, by: str, intervention_id: str) -> None:
+        sender = sender_fields(by, intervention_id)
+        if sender:
+            await self._exchange.signal(kind, {**sender, "text": text} if text else sender)
+        elif text is None:
+            await self._exchange.signal(kind)
         else:
-            await self._exchange.signal(kind, *([] if kind in {"pause", "resume"} else [text]))
+            await self._exchange.signal(kind, text)
 
     async def extend_budget(self, *, by: str = "", **limits: float) -> dict[str, float]:
         """Raise limits of the live run and return all limits raised so far.
@@ -359,7 +363,7 @@ async def start_agent(
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(dict(given) if isinstance(given, Mapping) else given)
-    run_id = run_id_of(workflow_id)
+    run_id = new_run_id(workflow_id)
     if attachments:
         from orga.client.runs.attachments import with_attachments
 
@@ -414,7 +418,7 @@ async def start_run(
         raise await id_taken_error(client, run_id) from None
 
 
-def run_id_of(given: str | None, kind: Literal["agent", "goal", "session"] = "agent") -> str:
+def new_run_id(given: str | None, kind: Literal["agent", "goal", "session"] = "agent") -> str:
     """Return the id of a new run: the given one, else `<kind>-<uuid7>`."""
     if given is None:
         return f"{kind}-{uuid_utils.uuid7()}"

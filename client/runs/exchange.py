@@ -111,7 +111,7 @@ class Exchange:
             )
             return readable(answer)
         except QueryFailed as error:
-            if isinstance(failing := await self._no_answer_error(), TaskFails):
+            if failing := await self._failing_task(await self.describe()):
                 raise failing from None
             raise OrgaError(f"{self._id} cannot answer {name!r}: {error}") from error
         except RPCError as error:
@@ -150,9 +150,8 @@ class Exchange:
         except UpdateUnanswered:
             raise await self._not_taken_error() from None
         except RPCError as error:
-            if isinstance(refused := self._delivery_error(error), ServerLost):
-                raise _unknown_effect_error(refused) from error
-            raise refused from error
+            problem = self._delivery_error(error)
+            raise (_unknown_effect_error(problem) if isinstance(problem, ServerLost) else problem) from error
 
     async def ask_update(self, name: str, argument: Any, within: timedelta, *, update_id: str | None = None) -> Any:
         """Send an update without looking for a worker, and return its answer.
@@ -202,7 +201,7 @@ class Exchange:
 
     async def _failing_task(self, described: WorkflowExecutionDescription) -> TaskFails | None:
         failing = await failing_task(self._client, described)
-        return failing and TaskFails(self._id, failing.problem_line, failing.remedy)
+        return TaskFails(self._id, failing.problem_line, failing.remedy) if failing else None
 
     async def _wait_for_record(self) -> None:
         """Wait briefly while a workflow task is pending.
@@ -241,8 +240,7 @@ def refusal_error(error: UpdateFailed) -> Refused:
 
 def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
     """Return the fields of a signal that identify the intervention and its sender. Empty if neither is given."""
-    given = {name: value for name, value in (("id", intervention_id), ("by", by)) if value}
-    found = sender_of(given)
+    found = sender_of({"id": intervention_id, "by": by})
     if intervention_id and "id" not in found:
         raise InvalidInput("intervention_id: take at most 64 printable ASCII characters, without spaces")
     return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
-from orga.client.runs.agents import AgentHandle, run_id_of, start_run
+from orga.client.runs.agents import AgentHandle, new_run_id, start_run
 from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
@@ -92,9 +92,13 @@ async def start_goal(
         InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
         OrgaError: A run with this id is live, or has ended and `again` is False.
     """
-    more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
-    checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})
-    run_id = run_id_of(workflow_id, "goal")
+    defaults: dict[str, Any] = {}
+    if pipeline is not None:
+        defaults["pipeline"] = pipeline
+    if inputs is not None:
+        defaults["inputs"] = tuple(inputs)
+    checked = parse_goal({**defaults, **_given_fields(goal)})
+    run_id = new_run_id(workflow_id, "goal")
     if attachments:
         from orga.client.runs.attachments import with_attachments
 
@@ -112,12 +116,9 @@ async def start_goal(
     return GoalHandle(client, run_id)
 
 
-def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
+def _given_fields(goal: GoalInput | Mapping[str, Any] | str) -> dict[str, Any]:
     if isinstance(goal, str):
-        return parse_goal({**more, "goal": goal})
+        return {"goal": goal}
     if isinstance(goal, Mapping):
-        return parse_goal({**more, **goal})
-    checked = parse_goal(goal)
-    if not more:
-        return checked
-    return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}})
+        return dict(goal)
+    return {name: getattr(goal, name) for name in parse_goal(goal).model_fields_set}

@@ -1,12 +1,9 @@
 """Checks the ids of runs, and finds a run by its id, by the beginning of its id, or because it is the newest."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
-from heapq import heappop, heappush
-from typing import Any, NamedTuple
 from uuid import UUID
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
@@ -14,12 +11,11 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, IdTaken, RunNotFound
-from orga.client.history.values import readable
+from orga.client.runs.endings import read_ending
+from orga.client.runs.newest import newest_runs, visibility_literal
 from orga.client.server.server_errors import is_unsupported
-from orga.workflows.types.json_text import as_object
-from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TERMINATION
+from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.status import AgentResult, AgentStatus
 
 MAX_ID_BYTES = 1_000
 """The server refuses a longer id, but the client does not receive that error."""
@@ -36,7 +32,8 @@ def made_version(run_id: str) -> int | None:
         made = UUID(rest)
     except ValueError:
         return None
-    return made.version if kind in {"agent", "goal", "session", "run"} and str(made) == rest else None
+    is_canonical = str(made) == rest
+    return made.version if is_canonical and kind in {"agent", "goal", "session", "run"} else None
 
 
 def refuse_derived(chosen: str | None) -> None:
@@ -63,146 +60,6 @@ async def id_taken_error(
     how = await read_ending(client, found)
     when = f" at {found.close_time.astimezone():%Y-%m-%d %H:%M:%S}" if found.close_time else ""
     return IdTaken(f"run {workflow_id!r} has ended{when} ({how}) and keeps its id; choose another id, or {again}")
-
-
-class RunKind(NamedTuple):
-    """The types of a run's result and status."""
-
-    result: type[AgentResult]
-    status: type[AgentStatus]
-
-
-def kind_of(answer: Any) -> RunKind:
-    """Return the kind of the run that returned this result or status. Rare types are imported only if needed."""
-    match as_object(answer).get("kind"):
-        case "goal":
-            from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
-
-            return RunKind(GoalResult, GoalStatus)
-        case "session":
-            from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus
-
-            return RunKind(SessionResult, SessionStatus)
-        case _:
-            return RunKind(AgentResult, AgentStatus)
-
-
-async def read_result(client: Client, run: WorkflowExecution) -> AgentResult | None:
-    """Return the result of a run, or None if it is live or ended without one."""
-    if run.status != WorkflowExecutionStatus.COMPLETED:
-        return None
-    ended = readable(await client.get_workflow_handle(run.id, run_id=run.run_id).result(follow_runs=False))
-    return kind_of(ended).result.model_validate(ended)
-
-
-def ending_of(run: WorkflowExecution) -> str:
-    """Return how a run ended, as visibility has it."""
-    if run.status == WorkflowExecutionStatus.COMPLETED:
-        return run.typed_search_attributes.get(TERMINATION) or "completed"
-    return run.status.name.lower() if run.status else "unknown"
-
-
-async def read_ending(client: Client, run: WorkflowExecution) -> str:
-    """Return how a run ended.
-
-    A run that was aborted before a worker had prepared it has no search attributes, so its result is read.
-    """
-    if TERMINATION not in run.typed_search_attributes:
-        with suppress(Exception):  # a codec may raise anything
-            if (result := await read_result(client, run)) is not None:
-                return result.termination.reason
-    return ending_of(run)
-
-
-LIVE_QUERY = "ExecutionStatus = 'Running'"
-_ENDED_QUERY = "ExecutionStatus != 'Running'"
-
-_PAGE_SIZE = 100
-
-_RunPredicate = Callable[[WorkflowExecution], bool]
-
-
-def visibility_literal(text: str) -> str:
-    """Return a text as a literal of Temporal's visibility queries."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-async def newest_runs(
-    client: Client, query: str, limit: int, *, is_wanted: _RunPredicate = lambda _: True, with_ended: bool = True
-) -> list[WorkflowExecution]:
-    """Return the runs that started last, live or ended, newest first.
-
-    The server lists ended runs by their end, latest first. They are read until one ended before the earliest start that
-    was found, because no later one can have started after it. `is_wanted` is a condition that the query cannot express.
-    """
-    newest = _NewestRuns(limit)
-    async for run in client.list_workflows(f"{LIVE_QUERY} AND {query}", page_size=min(limit, _PAGE_SIZE)):
-        if is_wanted(run):
-            newest.add(run)
-        if newest.is_full:
-            break
-    if with_ended:
-        async for run in client.list_workflows(f"{_ENDED_QUERY} AND {query}", page_size=_PAGE_SIZE):
-            if newest.is_full and run.close_time and run.close_time <= newest.earliest:
-                break
-            if is_wanted(run):
-                newest.add(run)
-    return newest.newest_first
-
-
-async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
-    """Return the run ids of ended executions that a later execution replaced, for example after a rewind."""
-    ended = [run for run in runs if run.close_time is not None]
-    found = set[str]()
-    for start in range(0, len(ended), _PAGE_SIZE):
-        by_id = {run.id: run for run in ended[start : start + _PAGE_SIZE]}
-        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(visibility_literal, by_id))})"
-        async for other in client.list_workflows(query, page_size=_PAGE_SIZE):
-            if other.start_time > by_id[other.id].start_time:
-                found.add(by_id[other.id].run_id)
-    return found
-
-
-class _NewestRuns:
-    """Keeps the newest of all added runs, and only the latest execution of each workflow."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._runs: dict[str, WorkflowExecution] = {}
-        self._starts: list[tuple[datetime, str]] = []
-        """A heap, earliest start first. Starts of replaced executions are removed when they are first."""
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._runs) >= self._limit
-
-    @property
-    def earliest(self) -> datetime:
-        return self._earliest_start[0]
-
-    @property
-    def _earliest_start(self) -> tuple[datetime, str]:
-        while True:
-            start, workflow_id = self._starts[0]
-            run = self._runs.get(workflow_id)
-            if run is not None and run.start_time == start:
-                return start, workflow_id
-            heappop(self._starts)
-
-    @property
-    def newest_first(self) -> list[WorkflowExecution]:
-        return sorted(self._runs.values(), key=lambda run: run.start_time, reverse=True)
-
-    def add(self, run: WorkflowExecution) -> None:
-        """Add a run. A run that was added while live may have ended since."""
-        known = self._runs.get(run.id)
-        if known is not None and known.start_time > run.start_time:
-            return
-        if known is None or known.start_time < run.start_time:
-            heappush(self._starts, (run.start_time, run.id))
-        self._runs[run.id] = run
-        if len(self._runs) > self._limit:
-            del self._runs[self._earliest_start[1]]
 
 
 ID_PREFIXES = ("agent-", "goal-", "session-")
@@ -240,7 +97,7 @@ async def run_by_name(client: Client, name: str) -> NamedRun:
         return NamedRun(name, is_whole_id=True)
     if not can_be_id_prefix(name):
         raise RunNotFound(name, text=_too_short_text(name))
-    beginnings = (name, *(f"{head}{name}" for head in ID_PREFIXES if not name.startswith(ID_PREFIXES)))
+    beginnings = [name] if name.startswith(ID_PREFIXES) else [name, *(f"{prefix}{name}" for prefix in ID_PREFIXES)]
     query = " OR ".join(f"WorkflowId STARTS_WITH {visibility_literal(each)}" for each in beginnings)
     found = _without_delegates(await _list_runs(client, f"({query})", RunNotFound(name)))
     if not found:
@@ -275,9 +132,9 @@ async def wait_until_listed(client: Client, workflow_id: str) -> None:
 async def _find_newest(client: Client, query: str, not_found: RunNotFound, *, with_ended: bool = True) -> NamedRun:
     with _listing_errors(not_found):
         found = await newest_runs(client, query, 1, is_wanted=lambda run: not run.parent_id, with_ended=with_ended)
-        for run in found:
-            return NamedRun(run.id, is_whole_id=False)
-    raise not_found
+    if not found:
+        raise not_found
+    return NamedRun(found[0].id, is_whole_id=False)
 
 
 def can_be_id_prefix(name: str) -> bool:

@@ -73,16 +73,17 @@ async def inbox(
     Raises:
         OrgaError: The server does not list runs.
     """
-    runs, asking = await _waiting_runs(client), StatusQueries(client)
+    runs = await _waiting_runs(client)
+    queries = StatusQueries(client)
     for start in range(0, len(runs), AT_ONCE):
         some = runs[start : start + AT_ONCE]
-        statuses = await asking.statuses([RunToQuery(run.id, run.task_queue) for run in some])
+        statuses = await queries.statuses([RunToQuery(run.id, run.task_queue) for run in some])
         silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
         failing = await failing_tasks(client, silent)
-        async for question in _questions(some, statuses, failing):
-            is_for_queue = queue is None or question.wait is None or question.wait.queue == queue
-            if kind in (None, question.kind) and is_for_queue:
-                yield question
+        async for entry in _question_entries(some, statuses, failing):
+            is_for_queue = queue is None or entry.wait is None or entry.wait.queue == queue
+            if kind in (None, entry.kind) and is_for_queue:
+                yield entry
     if kind in (None, DELIVERY) and queue is None:
         async for entry in _undelivered_entries(client):
             yield entry
@@ -96,7 +97,7 @@ async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
     return sorted(found, key=lambda run: run.start_time)
 
 
-async def _questions(
+async def _question_entries(
     runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
 ) -> AsyncGenerator[InboxEntry]:
     for run, status in zip(runs, statuses, strict=True):
@@ -109,14 +110,14 @@ async def _questions(
 
 
 async def _run_entry(run: WorkflowExecution, kind: str) -> InboxEntry:
-    attributes, command = run.typed_search_attributes, worker_command(await recorded_workplace(run))
+    attributes = run.typed_search_attributes
     return InboxEntry(
-        run.id,
-        attributes.get(AGENT),
-        kind,
-        run.task_queue,
-        command,
-        run.start_time,
+        run_id=run.id,
+        agent=attributes.get(AGENT),
+        kind=kind,
+        task_queue=run.task_queue,
+        worker_command=worker_command(await recorded_workplace(run)),
+        run_started=run.start_time,
         tenant=attributes.get(TENANT),
         segment_id=run.run_id,
     )

@@ -15,8 +15,9 @@ from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
 from orga.client.history.values import decode_own, decode_payloads, run_converters
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.endings import ending_of, read_result
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.ids import ending_of, newest_runs, read_result, replaced_run_ids, visibility_literal
+from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
@@ -158,13 +159,14 @@ async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[Lis
     """
     try:
         newest = await newest_runs(client, wanted.visibility(), limit, with_ended=not wanted.running)
-        replaced = await replaced_run_ids(client, newest) if wanted != RunFilter() else set[str]()
+        has_criteria = wanted != RunFilter()  # without any, the execution that replaced another one is found, too
+        replaced = await replaced_run_ids(client, newest) if has_criteria else set[str]()
         found = [await listed_run(run) for run in newest if run.run_id not in replaced]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
         raise InvalidInput(f"query: the server refuses it: {error.message}") from None
-    failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE_STATE)])
+    failing = await failing_tasks(client, [row.id for row in found if _is_live(row)])
     stuck = f"{LIVE_STATE} (stuck)"
     return [replace(row, state=stuck, task_fails=failing[row.id]) if row.id in failing else row for row in found]
 
@@ -207,8 +209,21 @@ async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[Listed
     A live run gets current numbers, or a mark that they may be old.
     """
     described = await _with_descriptions(client, rows)
-    numbers = await _live_numbers(client, described)
-    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in described]
+    queried = [row for row in described if _is_live(row) and row.task_fails is None][:MAX_QUERIED_RUNS]
+    statuses = await read_statuses(client, [RunToQuery(row.id, row.task_queue) for row in queried])
+    return [_with_progress(row, statuses.get(row.id)) for row in described]
+
+
+def _with_progress(row: ListedRun, status: AgentStatus | None) -> ListedRun:
+    """Add the progress that a live run reports. If there is no report, the numbers of a live run may be old."""
+    if status is None:
+        return replace(row, may_be_more=_is_live(row))
+    usage = status.usage
+    return replace(row, iteration=status.iteration, cost_usd=usage.cost_usd, model_calls=usage.model_calls)
+
+
+def _is_live(row: ListedRun) -> bool:
+    return row.state.startswith(LIVE_STATE)
 
 
 async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
@@ -264,11 +279,14 @@ async def read_input(client: Client, described: WorkflowExecutionDescription) ->
     Raises:
         UnreadableRun: The client lacks the codec of whoever started the run.
     """
-    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
-    started = await read_start(client, described.id, first)
+    started = await read_start(client, described.id, _first_segment(described))
     own = run_converters(client, described.id).own_converter
     payloads = await decode_own(own, started.input.payloads)
     return as_object(from_json(payloads[0].data)) if payloads else {}
+
+
+def _first_segment(described: WorkflowExecutionDescription) -> str:
+    return described.raw_description.workflow_execution_info.first_run_id or described.run_id
 
 
 _FIRST_EVENTS = 40
@@ -280,8 +298,7 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
     own = run_converters(client, workflow_id).own_converter
     try:
         described = await client.get_workflow_handle(workflow_id).describe()
-        first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
-        handle = client.get_workflow_handle(workflow_id, run_id=first)
+        handle = client.get_workflow_handle(workflow_id, run_id=_first_segment(described))
         async for event in handle.fetch_history_events(page_size=_FIRST_EVENTS):
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
             signal = event.workflow_execution_signaled_event_attributes
@@ -293,17 +310,3 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
     except Exception:  # the server may no longer have the history, and a codec may raise anything
         return ""
     return ""
-
-
-async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
-    """Return the progress that live runs report, by id."""
-    live = [row for row in rows if row.state.startswith(LIVE_STATE) and row.task_fails is None][:MAX_QUERIED_RUNS]
-    statuses = await read_statuses(client, [RunToQuery(row.id, row.task_queue) for row in live])
-    return {
-        run_id: {
-            "iteration": status.iteration,
-            "cost_usd": status.usage.cost_usd,
-            "model_calls": status.usage.model_calls,
-        }
-        for run_id, status in statuses.items()
-    }

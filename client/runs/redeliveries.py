@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
 from orga.client.history.values import readable
-from orga.client.runs.ids import replaced_run_ids
+from orga.client.runs.newest import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW

@@ -22,7 +22,7 @@ from orga.client.errors import (
     TaskFails,
     TurnUnknown,
 )
-from orga.client.runs.agents import AgentHandle, run_id_of, start_run
+from orga.client.runs.agents import AgentHandle, new_run_id, start_run
 from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error, sender_fields, user_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
@@ -158,7 +158,7 @@ class SessionHandle(AgentHandle):
             except RPCError as error:
                 if is_ended_error(error):
                     return await self._result_after_end(turn)
-                if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
+                if _has_used_up_updates(error):
                     await self._poll_until_ended(turn, _UPDATE_LIMIT_PAUSE_S)
                     continue
                 if not isinstance(failure := user_error(error, self.id), ServerLost):
@@ -203,7 +203,7 @@ class SessionHandle(AgentHandle):
         """Return the results of the last turns, which the session keeps, oldest first."""
         return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
 
-    async def _send_message(self, message: Mapping[str, str]) -> int:
+    async def _send_message(self, message: Mapping[str, Any]) -> int:
         """Send a message, and retry for a moment, because a worker that has just started may not poll yet.
 
         The message id makes retries safe, even if the message had arrived before the connection was lost.
@@ -251,7 +251,7 @@ class SessionHandle(AgentHandle):
                 raise
             except OrgaError:  # ask again later
                 pass
-            await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
+            await asyncio.sleep(min(_POLL_S, left))
 
     async def _result_after_end(self, turn: int) -> TurnResult:
         ended = await self.result()
@@ -259,6 +259,11 @@ class SessionHandle(AgentHandle):
         if found is None:
             raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` shows it")
         return found
+
+
+def _has_used_up_updates(error: RPCError) -> bool:
+    """Return whether the server accepts no more updates for the session's current segment."""
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message
 
 
 def _update_id(turn: int) -> str:
@@ -316,9 +321,9 @@ async def start_session(
         "tenant": tenant,
         "idle_timeout_s": idle_timeout_s,
     }
-    more = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
-    checked = parse_session({**more, **_given_fields(session_input)})
-    run_id = run_id_of(session_id, "session")
+    defaults = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
+    checked = parse_session({**defaults, **_given_fields(session_input)})
+    run_id = new_run_id(session_id, "session")
     await start_run(
         client,
         SESSION_WORKFLOW,

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import client_memo, client_queue
 from orga.client.errors import ScheduleTaken
-from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id_of
+from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, new_run_id
 from orga.client.runs.attachments import Attachable, with_attachments
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.schedules.handle import SUMMARY_MEMO, ScheduleHandle, display_zone, schedule_error
@@ -244,7 +244,7 @@ def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInp
 
 def checked_schedule_id(given: str) -> str:
     """Return the id of a schedule. Raise InvalidInput if it is invalid, or makes the ids of its runs invalid."""
-    if len(run_id_of(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
+    if len(new_run_id(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_SCHEDULE_ID_BYTES} bytes")
     return given
 

@@ -27,7 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ScheduleNotFound
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.ids import read_ending
+from orga.client.runs.endings import read_ending
 from orga.client.runs.listing import state_of
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of

@@ -15,7 +15,7 @@ from orga.client.config.workplace import recorded_policy
 from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.history.values import converters_of
 from orga.client.past.dropped import recorded_setup
-from orga.client.runs.ids import newest_runs, visibility_literal
+from orga.client.runs.newest import newest_runs, visibility_literal
 from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import WorkerIdentity, poller_identities, short_policy
 from orga.workflows.types.names import RUN_WORKFLOWS

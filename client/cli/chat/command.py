@@ -40,7 +40,7 @@ from orga.client.cli.start.run import started_run, worker_for_live_run
 from orga.client.cli.start.task_input import RunOptions, attached_media, session_input
 from orga.client.config.known_input import requested_names
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
-from orga.client.runs.agents import run_id_of
+from orga.client.runs.agents import new_run_id
 from orga.client.runs.ids import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.workers.process import WorkerKeeper
@@ -244,7 +244,7 @@ def chat(
     attached = attached_media(attach or (), limit=MAX_MESSAGE_ATTACHMENTS)
     options = ChatOptions(text, config, history, no_worker, json, attached)
     if run is None:
-        return begin_chat(session_input(fixed, idle), run_id_of(id_, "session"), options)
+        return begin_chat(session_input(fixed, idle), new_run_id(id_, "session"), options)
     if fixed != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are fixed when a session starts. Remove these options, or remove the ID "

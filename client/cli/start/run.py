@@ -38,7 +38,7 @@ from orga.client.config.known_input import RequestedNames, refuse_in_process, re
 from orga.client.config.policy import starter_policy
 from orga.client.config.workplace import command_in, recorded_workplace
 from orga.client.errors import ConfigError
-from orga.client.runs.agents import AgentHandle, run_id_of, start_agent
+from orga.client.runs.agents import AgentHandle, new_run_id, start_agent
 from orga.client.runs.goals import start_goal
 from orga.client.runs.ids import wait_until_listed
 from orga.client.server.pollers import (
@@ -104,7 +104,7 @@ def run(
     if again and id_ is None:
         raise UsageError("--again: it needs a run's id. Add --id ID")
     checked = agent_input(options)
-    run_id, attached = run_id_of(id_), attached_media(attach or ())
+    run_id, attached = new_run_id(id_), attached_media(attach or ())
 
     async def start(context: CliContext) -> AgentHandle:
         return await start_agent(context.client, checked, workflow_id=run_id, again=again, attachments=attached)
@@ -360,7 +360,7 @@ def goal(
         inputs=input_ or (),
     )
     checked = goal_input(options)
-    run_id, attached = run_id_of(id_, "goal"), attached_media(attach or ())
+    run_id, attached = new_run_id(id_, "goal"), attached_media(attach or ())
 
     async def start(context: CliContext) -> AgentHandle:
         return await start_goal(context.client, checked, workflow_id=run_id, again=again, attachments=attached)

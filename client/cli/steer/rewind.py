@@ -21,7 +21,7 @@ from orga.client.config.problems import unknown_key_remedy
 from orga.client.past.dropped import ENDING_INTERVENTIONS, Effect, SentIntervention
 from orga.client.past.fork import fork as fork_run
 from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
-from orga.client.runs.agents import run_id_of
+from orga.client.runs.agents import new_run_id
 from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
@@ -158,7 +158,7 @@ def fork(
     """
     settings, changes = set_ or (), input_changes(set_ or ())
     message = None if task is None else clean_text(text_or_stdin(task))
-    new_id = None if id_ is None else run_id_of(id_)
+    new_id = None if id_ is None else new_run_id(id_)
 
     async def start_fork() -> None:
         async with run_context(run, config) as (context, run_id):

@@ -16,8 +16,8 @@ from orga.client.journal.timeline_reader import timelines_of
 from orga.client.journal.timeline_records import IterationRecord
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
-from orga.client.runs.ids import newest_runs, replaced_run_ids
 from orga.client.runs.inbox import WAITING_RUNS_QUERY
+from orga.client.runs.newest import newest_runs, replaced_run_ids
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.status import JournalEntry
 

@@ -9,7 +9,7 @@ import pytest
 from orga.client.cli.inspect.inbox import inbox_entry_lines
 from orga.client.cli.main import run_command
 from orga.client.cli.shown.decisions import requeue_command
-from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.runs.agents import new_run_id, start_agent
 from orga.client.runs.inbox import InboxEntry
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
@@ -31,7 +31,7 @@ def test_no_command_is_shown_for_a_deceptive_id(run_id: str) -> None:
 
 @pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
 def test_an_id_that_can_be_typed_is_accepted(run_id: str) -> None:
-    assert run_id_of(run_id) == run_id
+    assert new_run_id(run_id) == run_id
     assert shlex.split(requeue_command(run_id, a_letter(), is_over=False))[2] == run_id
 
 

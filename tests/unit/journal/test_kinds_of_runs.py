@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.runs.ids import RunKind, kind_of
+from orga.client.runs.endings import RunKind, kind_of
 from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus
 from orga.workflows.types.status import AgentResult, AgentStatus

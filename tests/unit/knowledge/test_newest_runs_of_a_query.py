@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from orga.client.runs.ids import LIVE_QUERY, newest_run, newest_runs
+from orga.client.runs.ids import newest_run
+from orga.client.runs.newest import LIVE_QUERY, newest_runs
 from tests.support.values.core import T0
 
 
