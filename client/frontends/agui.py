@@ -22,8 +22,8 @@ from temporalio.client import Client
 
 from orga.activities.adapters.problem import extra_remedy
 from orga.client.console.doors import Visitor
-from orga.client.console.problems import Problem
-from orga.client.console.routes import Adapter, Console, invalid, json_body
+from orga.client.console.problems import Problem, invalid
+from orga.client.console.routes import Adapter, Console, json_body
 from orga.client.errors import OrgaError
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
@@ -139,36 +139,38 @@ class _ProtocolRun:
         yield view.started()
         found = await self._find()
         past = await read_past(found) if found else []
-        seen_count = 0
-        if self.given.resume:
-            if found is None:
-                raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
-            shown = await self._resume(found, past)
-            has_messages = any(each.id.startswith(f"{found.id}/") for each in self.given.messages)
-            seen_count = 0 if has_messages else _count_to_last_question(past)
-        else:
+        if not self.given.resume:
             shown = await self._send(found, past)
+        elif found is not None:
+            shown = await self._resume(found, past)
+        else:
+            raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
         if shown is None:
             yield view.finished(Over("completed", "", "", UsageTotals()))
             return
-        run = shown.run
-        yield await self._state(run)
-        view.run_id, fold = run.id, TurnFold(run.id, shown.turn, shown.last_turn)
+        seen_count = _count_to_last_question(past) if self._has_seen_past(shown.run) else 0
+        yield await self._state(shown.run)
+        view.run_id, fold = shown.run.id, TurnFold(shown.run.id, shown.turn, shown.last_turn)
         for entry in past[:seen_count]:
             for step in fold.take(entry):
                 list(view.take(step))  # the client has seen these events; only the view needs them
         for event in view.open_subagents():
             yield event
         newest = past[-1].sequence if past else -1
-        async for step in turn_steps(run, fold, past[seen_count:]):
+        async for step in turn_steps(shown.run, fold, past[seen_count:]):
+            is_new_progress = isinstance(step, TurnProgress) and step.entry.sequence > newest
             if isinstance(step, TurnProgress) and step.is_plan:
                 yield view.plan(fold)
-            elif isinstance(step, Waiting | Over) or (isinstance(step, TurnProgress) and step.entry.sequence > newest):
-                yield await self._state(run)
+            elif is_new_progress or isinstance(step, Waiting | Over):
+                yield await self._state(shown.run)
             for event in view.take(step):
                 yield event
             if isinstance(step, Waiting):
                 return
+
+    def _has_seen_past(self, run: AgentHandle) -> bool:
+        """Return whether the client answers questions and sends no messages of the run, because it keeps none."""
+        return bool(self.given.resume) and not any(each.id.startswith(f"{run.id}/") for each in self.given.messages)
 
     async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> _Shown:
         """Carry out the request's decisions. Show the turn that asked, and that of a new message in the request."""
@@ -212,38 +214,42 @@ class _ProtocolRun:
 
     async def _send(self, run: AgentHandle | None, past: list[JournalEntry]) -> _Shown | None:
         """Send the message of the request, if there is one. Return None if there is nothing to show."""
-        if (message := await _new_message(self.given, self.console.client)) is None:
-            if isinstance(run, SessionHandle):
-                turn = current_turn(past)
-                return _Shown(run, turn) if turn else None
-            return None if run is None else _Shown(run, None)
-        message_id, text, attachments = message
+        message = await _new_message(self.given, self.console.client)
+        if message is None:
+            return _current(run, past)
         if run is None:
             wanted = as_object(self.given.forwarded_props)
             given = {"agent": self.agent}
             if "tenant" in wanted:
                 given["tenant"] = wanted["tenant"]
             if wanted.get("kind") == "goal":
-                goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
+                attached = [each.model_dump() for each in message.attachments]
+                goal = given | {"goal": message.text, "attachments": attached}
                 return _Shown(await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None)
             _refuse_unusable(message)  # before a session is started, because that would stay open
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
-        if not isinstance(run, SessionHandle):
-            is_repeated = not past or past[0].data.get("task") == text
-            if is_repeated:
-                return _Shown(run, None)
-            if attachments:
-                raise Problem(422, "messages: guidance for a run has no pictures. Send only text")
-            await run.steer(text, by=self.visitor.name, intervention_id=message_id)
-            return _Shown(run, None)
-        if (turn := turn_of_message(past, message_id)) is None:
-            if current_turn(past) and (waits := await open_waits(run)):
-                from orga.client.frontends.agui_events import interrupt_of
+        if isinstance(run, SessionHandle):
+            return _Shown(run, await self._turn_of(run, past, message))
+        is_repeated = not past or past[0].data.get("task") == message.text
+        if not is_repeated:
+            await self._guide(run, message)
+        return _Shown(run, None)
 
-                ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
-                raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
-            turn = await self._post(run, message)
-        return _Shown(run, turn)
+    async def _guide(self, run: AgentHandle, message: _NewMessage) -> None:
+        if message.attachments:
+            raise Problem(422, "messages: guidance for a run has no pictures. Send only text")
+        await run.steer(message.text, by=self.visitor.name, intervention_id=message.id)
+
+    async def _turn_of(self, session: SessionHandle, past: list[JournalEntry], message: _NewMessage) -> int:
+        """Return the turn of a message. Send the message, unless it was sent before."""
+        if (turn := turn_of_message(past, message.id)) is not None:
+            return turn
+        if current_turn(past) and (waits := await open_waits(session)):
+            from orga.client.frontends.agui_events import interrupt_of
+
+            ids = ", ".join(interrupt_of(wait, session.id, self.base).id for wait in waits)
+            raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
+        return await self._post(session, message)
 
     async def _state(self, run: AgentHandle) -> "BaseEvent":
         from ag_ui.core import StateSnapshotEvent
@@ -252,6 +258,14 @@ class _ProtocolRun:
         with suppress(OrgaError):  # no worker is running: the state lacks these keys
             state |= (await run.status()).model_dump(mode="json", include=_STATE_KEYS)
         return StateSnapshotEvent(snapshot=state)
+
+
+def _current(run: AgentHandle | None, past: list[JournalEntry]) -> _Shown | None:
+    """Return the part of a thread that is under way. Return None if there is none."""
+    if not isinstance(run, SessionHandle):
+        return None if run is None else _Shown(run, None)
+    turn = current_turn(past)
+    return _Shown(run, turn) if turn else None
 
 
 def _sse_fields(event: "BaseEvent") -> dict[str, str]:

@@ -103,20 +103,22 @@ class ClientView:
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
         message = self._messages.get(message_id) or {"id": message_id, "role": role, **_subagent_field(step.run)}
-        had = message.get("content") or ""
-        is_continued = step.text.startswith(had)
+        clients_text = message.get("content") or ""
+        is_continued = step.text.startswith(clients_text)
         start, content, end = _REASONING if step.is_thinking else _TEXT
         own: dict[str, Any] = {"message_id": message_id, **_subagent_field(step.run)}
-        if is_continued and len(step.text) > len(had):
+        if is_continued and step.text != clients_text:
             self._messages[message_id] = message | {"content": step.text}
             if message_id not in self._open:
                 self._open.add(message_id)
-                yield from (kind(**own) for kind in start)
-            yield content(**own, delta=step.text[len(had) :])
-        if step.is_whole and message_id in self._open:
+                yield from (event(**own) for event in start)
+            yield content(**own, delta=step.text[len(clients_text) :])
+        if not step.is_whole:
+            return
+        if message_id in self._open:
             self._open.remove(message_id)
-            yield from (kind(**own) for kind in end)
-        if step.is_whole and not is_continued and step.text:
+            yield from (event(**own) for event in end)
+        if not is_continued and step.text:
             self._messages[message_id] = message | {"content": step.text}
             yield self._snapshot()
 
@@ -196,14 +198,14 @@ BOOLEAN, STRING = {"type": "boolean"}, {"type": "string"}
 
 
 def interrupt_of(asked: OpenWait, thread: str, base: str) -> core.Interrupt:
-    reason, call = "confirmation" if asked.calls else "input_required", None
-    if len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER:
-        reason, call = "tool_call", asked.calls[0]
+    is_one_tool_call = len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER
+    call = asked.calls[0] if is_one_tool_call else None
+    reason = "confirmation" if asked.calls else "input_required"
     expiries = [item.expires_at.isoformat() for item in asked.calls] or [as_text(asked.shown.data.get("expires_at"))]
     own = {"kind": asked.shown.kind, "run": asked.run.id, "url": f"{base}inbox"}
     return core.Interrupt(
         id=f"{asked.run.id}/{asked.shown.wait_id}",
-        reason=reason,
+        reason="tool_call" if call else reason,
         message=asked.shown.question,
         tool_call_id=f"{asked.run.id}/{call.place}" if call else None,
         response_schema=_response_schema(asked),
@@ -225,6 +227,7 @@ def _shown_call(asked: OpenWait, item: Item) -> dict[str, Any]:
 
 
 def _response_schema(asked: OpenWait) -> dict[str, Any]:
+    """Return the JSON Schema of an answer."""
     keys: dict[str, Any]
     match asked.shown.kind:
         case "approval":
@@ -253,7 +256,7 @@ async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entrie
         Refused: Somebody else has decided meanwhile, or the visitor is no approver of this call.
     """
     waits = {interrupt_of(each, "", "").id: each for each in await open_waits(thread)}
-    actions = list[Callable[[], Awaitable[Any]]]()
+    decisions = list[_Decision]()
     for entry in entries:
         asked = waits.get(entry.interrupt_id)
         if asked is None:
@@ -264,12 +267,15 @@ async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entrie
         role = "operator" if asked.shown.kind == "answer" else "approver"
         if not visitor.may(role):
             raise Problem(403, f"this needs the role {role}. Ask somebody who has it, or see the inbox")
-        answer = "" if entry.payload is None else entry.payload
         if entry.status == "cancelled":
-            answer = None
-        actions += _actions(thread, asked, visitor.name, answer)
-    for act in actions:
-        await act()
+            decisions += _cancellation(thread, asked, visitor.name)
+        else:
+            decisions += _decisions(asked, visitor.name, entry.payload)
+    for carry_out in decisions:
+        await carry_out()
+
+
+_Decision = Callable[[], Awaitable[Any]]
 
 
 async def _is_decided(console: Console, thread: AgentHandle, visitor: Visitor, interrupt_id: str) -> bool:
@@ -280,40 +286,58 @@ async def _is_decided(console: Console, thread: AgentHandle, visitor: Visitor, i
     return any(entry.data.get("id") == wait_id and not entry.run for entry in await turns.read_past(run))
 
 
-def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Sequence[Callable[[], Awaitable[Any]]]:
-    """Return the actions that carry out an answer.
+def _cancellation(thread: AgentHandle, asked: OpenWait, by: str) -> Sequence[_Decision]:
+    """Return the decisions if the client cancels a question.
 
-    The answer None cancels the question: held calls are denied, and any other question ends the turn of a session.
+    Held calls are denied. Any other question ends the turn of a session, and outside of sessions it needs an answer.
     """
-    run, wait, answer = asked.run, asked.shown, as_object(given)
-    if wait.kind == "approval":
-        decision = {"approved": False, "reason": "cancelled"} if given is None else answer
-        return [_call_action(run, item, decision, by) for item in asked.calls]
-    if given is None and isinstance(thread, SessionHandle):
+    if asked.shown.kind == "approval":
+        return _decisions(asked, by, {"approved": False, "reason": "cancelled"})
+    if isinstance(thread, SessionHandle):
         return [lambda: thread.interrupt("the question was cancelled", by=by)]
-    if wait.kind == "answer":
-        text = given if isinstance(given, str) else answer.get("answer")
-        if not isinstance(text, str) or not text or (asked.options and text not in asked.options):
-            raise _invalid_answer(asked, "answer")
-        recorded = {"id": wait.wait_id, "answer": text, "by": by}
-        return [lambda: _once(run, run.answer(text, wait.wait_id, by), recorded)]
-    if wait.kind == "result":
-        outcome = {key: answer[key] for key in ("result", "error") if answer.get(key) not in (None, "")}
-        if len(outcome) != 1 or not isinstance(answer.get("error", ""), str):
-            raise _invalid_answer(asked, "result")
-        return [lambda: run.complete_tool_call(wait.wait_id, by=by, **outcome)]
-    limit, choice = answer.get("limit"), answer.get("choice")
-    if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
+    return _decisions(asked, by, None)
+
+
+def _decisions(asked: OpenWait, by: str, given: Any) -> Sequence[_Decision]:
+    """Return the decisions that an answer contains. Raise Problem if it does not fit the question."""
+    run, wait, answer = asked.run, asked.shown, as_object(given)
+    match wait.kind:
+        case "approval":
+            return [_call_decision(run, item, answer, by) for item in asked.calls]
+        case "answer":
+            text = given if isinstance(given, str) else answer.get("answer")
+            if not isinstance(text, str) or not text or (asked.options and text not in asked.options):
+                raise _invalid_answer(asked, "answer")
+            recorded = {"id": wait.wait_id, "answer": text, "by": by}
+            return [lambda: _once(run, run.answer(text, wait.wait_id, by), recorded)]
+        case "result":
+            outcome = {key: answer[key] for key in ("result", "error") if answer.get(key) not in (None, "")}
+            if len(outcome) != 1 or not isinstance(answer.get("error", ""), str):
+                raise _invalid_answer(asked, "result")
+            return [lambda: run.complete_tool_call(wait.wait_id, by=by, **outcome)]
+        case _:
+            return [_escalation_decision(asked, answer, by)]
+
+
+def _escalation_decision(asked: OpenWait, answer: Mapping[str, Any], by: str) -> _Decision:
+    """Return the decision about an escalation, or about a reached limit, which may be raised."""
+    run, wait = asked.run, asked.shown
+    limit, choice = _number(answer.get("limit")), answer.get("choice")
+    if wait.kind == "budget" and limit is not None:
         limit_name = as_text(wait.data.get("limit"))
-        return [lambda: run.extend_budget(by=by, **{limit_name: limit})]
+        return lambda: run.extend_budget(by=by, **{limit_name: limit})
     if choice not in wait.choices:
         raise _invalid_answer(asked, "choice")
     chosen: Choice = choice
     result, reason = as_text(answer.get("result")), as_text(answer.get("reason"))
-    return [lambda: run.resolve_escalation(wait.wait_id, chosen, result, by, reason)]
+    return lambda: run.resolve_escalation(wait.wait_id, chosen, result, by, reason)
 
 
-def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
+def _number(given: Any) -> float | None:
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def _call_decision(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> _Decision:
     approved = as_object(answer.get("calls")).get(item.approval_id, answer.get("approved"))
     if not isinstance(approved, bool):
         raise Problem(422, f"resume: {item.approval_id}: approved must be true or false. Nothing was decided")

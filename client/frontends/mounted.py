@@ -60,6 +60,9 @@ class _Endpoint:
 
 
 def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPServer:
+    is_of_one_tenant = visitor.tenants is not None and len(visitor.tenants) == 1
+    tenant = next(iter(visitor.tenants or ())) if is_of_one_tenant else None
+
     def count_write(*, is_start: bool = False) -> None:
         try:
             console.doors.count_write(visitor, is_start=is_start)
@@ -68,11 +71,10 @@ def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPS
 
     def check(given: AgentInput | GoalInput) -> None:
         console.check(given)
-        if visitor.tenants is not None and len(visitor.tenants) != 1:
+        if visitor.tenants is not None and tenant is None:
             raise InvalidInput("tenant: you have several. Start the run in the console, where you can choose one")
         count_write(is_start=True)
 
-    tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
     may_write = visitor.may("operator") and not console.doors.read_only
     reach = Reach(
         console.client,
