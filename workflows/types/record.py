@@ -7,7 +7,7 @@ key, and it has to stay readable. Each problem names the path to its key.
 from collections.abc import Iterable, Mapping, Set, Sized
 from math import inf, isfinite
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
@@ -40,7 +40,7 @@ class CheckedInput(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(given, self_instance=self, extra="forbid")
             except ValidationError as error:
-                if all(details["type"] != "extra_forbidden" for details in error.errors(include_url=False)):
+                if not any(details["type"] == "extra_forbidden" for details in error.errors(include_url=False)):
                     raise
                 raise InvalidInput(*validation_problems(error, type(self))) from None
 
@@ -86,7 +86,8 @@ def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
     """Return the type of the key at `path`, or None if there is no such key."""
     annotation: Any = model
     for key in path:
-        annotation = next((below for kind in kinds_of(annotation) if (below := _type_below(kind, key))), None)
+        types_below = [_type_below(kind, key) for kind in kinds_of(annotation)]
+        annotation = next((each for each in types_below if each is not None), None)
     return annotation
 
 
@@ -96,6 +97,7 @@ def known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type alone, without what `Annotated` adds."""
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:
@@ -112,14 +114,17 @@ def _type_below(kind: Any, key: str) -> Any:
         return kind.model_fields[key].annotation if key in kind.model_fields else None
     if get_origin(kind) is dict:
         return get_args(kind)[1]
-    return get_args(kind)[0] if get_origin(kind) in {tuple, list} and key.isdecimal() else None
+    is_item = get_origin(kind) in {tuple, list} and key.isdecimal()
+    return get_args(kind)[0] if is_item else None
 
 
 def _is_bool_within(value: Any) -> bool:
+    """Return True if the value, or one of its items, is true or false."""
     if isinstance(value, dict):
-        return _is_bool_within([*cast("dict[str, Any]", value).values()])
-    items = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
-    return any(isinstance(item, bool) for item in items)
+        return any(isinstance(item, bool) for item in cast("dict[str, Any]", value).values())
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, bool) for item in cast("list[Any]", value))
+    return isinstance(value, bool)
 
 
 def _is_numeric(annotation: object) -> bool:
@@ -129,8 +134,10 @@ def _is_numeric(annotation: object) -> bool:
 
 
 def _is_numeric_kind(kind: Any) -> bool:
-    if get_origin(kind) in {tuple, list, dict}:
-        return _is_numeric(get_args(kind)[1 if get_origin(kind) is dict else 0])
+    if get_origin(kind) is dict:
+        return _is_numeric(get_args(kind)[1])
+    if get_origin(kind) in {tuple, list}:
+        return _is_numeric(get_args(kind)[0])
     return kind is int or kind is float
 
 
@@ -153,37 +160,42 @@ _BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context"
 
 _SHOWN_CHARS = 60
 
-_Path = tuple[Any, ...]
-"""The keys that lead to a value."""
+
+class _Container(NamedTuple):
+    """A list or an object within an input."""
+
+    path: tuple[Any, ...]
+    """The keys that lead to it."""
+    content: Any
+    is_long: bool
+    """True if its texts and lists may have any length, because the whole of it has a limit in bytes."""
 
 
-def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
+def bounds_problem(given: dict[Any, Any], long: frozenset[str]) -> str:
     """Return the first problem that no run can carry, as `path: problem`, or "".
 
     The values of top-level keys in `long` have limits in bytes, which are checked elsewhere.
     """
     if flaw := _value_flaw(given, is_long=False):
         return f"input{flaw}"
-    level: list[tuple[_Path, Any, bool]] = [((), given, False)]
-    count, depth = len(given), 0
-    while level:
-        inner: list[tuple[_Path, Any, bool]] = []
-        for path, container, is_long in level:
-            for key, value in _indexed_items(container):
+    count = len(given)
+    level = [_Container((), given, is_long=False)]
+    for depth in range(MAX_DEPTH + 1):
+        inner: list[_Container] = []
+        for container in level:
+            for key, value in _indexed_items(container.content):
                 if _is_unproblematic(value):
                     continue
-                is_within_long = is_long or (not depth and key in long)
-                if flaw := _value_flaw(value, is_long=is_within_long):
-                    return f"{_path_text((*path, key))}{flaw}"
+                path, is_long = (*container.path, key), container.is_long or (depth == 0 and key in long)
+                if flaw := _value_flaw(value, is_long=is_long):
+                    return f"{_path_text(path)}{flaw}"
                 if isinstance(value, (dict, list, tuple)):
-                    inner.append(((*path, key), cast("Any", value), is_within_long))
+                    inner.append(_Container(path, value, is_long))
                     count += len(cast("Sized", value))
             if count > MAX_VALUES:
                 return f"input: has more than {MAX_VALUES:,} values"
-        level, depth = inner, depth + 1
-        if level and depth > MAX_DEPTH:
-            return f"{_path_text(level[0][0])}: is nested deeper than {MAX_DEPTH} levels"
-    return ""
+        level = inner
+    return f"{_path_text(level[0].path)}: is nested deeper than {MAX_DEPTH} levels" if level else ""
 
 
 def _is_unproblematic(value: Any) -> bool:
@@ -194,18 +206,22 @@ def _is_unproblematic(value: Any) -> bool:
 
 
 def _value_flaw(value: Any, *, is_long: bool) -> str:
+    """Return the problem of a value or of one of its keys, as it follows the value's path, or ""."""
     if isinstance(value, str):
         return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
     if isinstance(value, float):
         return "" if isfinite(value) else ": must be a finite number"
     if isinstance(value, int):
         return "" if abs(value) <= MAX_INTEGER else f": must not be larger than {MAX_INTEGER}"
-    if not isinstance(value, (dict, list, tuple)):
-        return ""
-    most = MAX_VALUES if is_long else MAX_ITEMS
-    if len(cast("Sized", value)) > most:
+    if isinstance(value, (dict, list, tuple)):
+        return _container_flaw(value, MAX_VALUES if is_long else MAX_ITEMS)
+    return ""
+
+
+def _container_flaw(container: Any, most: int) -> str:
+    if len(container) > most:
         return f": must not have more than {most:,} entries"
-    keys = list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
+    keys = cast("dict[Any, Any]", container) if isinstance(container, dict) else dict[Any, Any]()
     return next(filter(None, (_key_flaw(key) for key in keys)), "")
 
 
@@ -227,7 +243,7 @@ def _text_flaw(text: str, most: float) -> str:
     return ""
 
 
-def _path_text(path: _Path) -> str:
+def _path_text(path: tuple[Any, ...]) -> str:
     return ".".join(map(_shown_key, path))[-MAX_KEY_CHARS:]
 
 
@@ -262,7 +278,9 @@ def not_an_object(raw: object, example: str) -> InvalidInput:
 
 def check_input(kind: type[M], raw: object, *, long: frozenset[str] = _BOUNDED_BY_BYTES) -> M:
     """Return the checked input. Keys in `long` have limits of their own. Raise InvalidInput with every problem."""
-    if problem := _size_problem(raw, long):
+    if isinstance(raw, str):
+        raise InvalidInput(f"input: give an object, not the text {raw[:100]!r}")
+    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw), long)):
         raise InvalidInput(problem)
     try:
         return kind.model_validate(raw, extra="forbid")
@@ -300,9 +318,3 @@ def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset
         return check_input(kind, raw, long=long)
     except InvalidInput as error:
         raise ValueError(str(error)) from None
-
-
-def _size_problem(raw: object, long: frozenset[str]) -> str:
-    if isinstance(raw, str):
-        return f"input: give an object, not the text {raw[:100]!r}"
-    return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""
