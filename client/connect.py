@@ -32,7 +32,7 @@ from orga.client.server.endpoint import Endpoint, Report, lease
 from orga.client.server.pollers import WorkerIdentity, local_process, short_config, short_policy
 from orga.client.server.resolve import CONNECT_TIMEOUT_S, connect_options, resolve_endpoint
 from orga.client.server.server_errors import explain_failure
-from orga.workflows.types.input import Workplace
+from orga.workflows.types.workplace import Workplace
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,13 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.types.input import (
-    AgentInput,
-    Attachment,
-    GivenMessage,
-    LoopConfig,
-    LoopSettings,
-    inherited_memo,
-    parse_input,
-)
+from orga.workflows.types.given_messages import GivenMessage
+from orga.workflows.types.input import AgentInput, Attachment, LoopConfig, LoopSettings, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
+from orga.workflows.types.workplace import inherited_memo
 
 SUMMARY_CHARS = 150
 

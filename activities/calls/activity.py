@@ -10,8 +10,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.ports import Acted, RunKey
-from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.json_text import as_object
+from orga.workflows.types.limits import OUT_OF_TIME
 from orga.workflows.types.questions import INPUT_REQUIRED
 from orga.workflows.types.tool_calls.tools import (
     CALL_STOPPED,

@@ -17,7 +17,7 @@ from orga.activities.ports import ModelContext, ModelError, ModelProvider, Model
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.context import DigestMismatch, ReasonRequest
 from orga.workflows.types.conversation import messages_as_sent
-from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
+from orga.workflows.types.limits import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.tiers import FailedOver

@@ -21,16 +21,9 @@ from orga.activities.adapters.toml_text import read_toml
 from orga.client.config.file import nearest_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.home import user_path
-from orga.workflows.types.input import (
-    POLICY_MEMO,
-    WORKPLACE_MEMO,
-    Workplace,
-    policy_of,
-    run_memo,
-    workplace_of,
-)
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.tool_calls.sandbox import can_exist
+from orga.workflows.types.workplace import POLICY_MEMO, WORKPLACE_MEMO, Workplace, policy_of, run_memo, workplace_of
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 

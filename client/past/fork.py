@@ -35,13 +35,13 @@ from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.context import DigestMismatch, messages_digest
 from orga.workflows.types.goals.deliveries import MAY_HAVE_ARRIVED, DeliveryRequest
 from orga.workflows.types.goals.pursuit import GoalResult, GoalState
-from orga.workflows.types.input import run_memo
 from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW, TENANT
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput, parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.recovery import DeadLetter
+from orga.workflows.types.workplace import run_memo
 
 _NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 """Errors after which a retry is useless. For an id that no run can have, the server reports an invalid argument."""

@@ -30,9 +30,9 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.endings import read_ending
 from orga.client.runs.listing import state_of
 from orga.client.server.server_errors import error_reason
-from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
 from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
 from orga.workflows.types.text import clean_text
+from orga.workflows.types.workplace import WORKPLACE_MEMO, workplace_of
 
 SUMMARY_MEMO = "orga_summary"
 """Key of the memo with the beginning of a schedule's task, because a list of schedules shows no input."""

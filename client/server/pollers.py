@@ -17,7 +17,7 @@ from orga.activities.adapters.shared_files import acquire_lock, is_locked
 from orga.client.errors import ServerUnavailable
 from orga.client.server.home import UnreadableTable, prepare_home, read_table, server_home, write_table
 from orga.client.server.server_errors import is_unsupported
-from orga.workflows.types.input import Workplace
+from orga.workflows.types.workplace import Workplace
 
 NO_CONFIG = "-"
 """Replaces the digest of a worker without `orga.toml`."""

@@ -47,12 +47,12 @@ from orga.client.workers.in_code import NO_OWN_PARTS, OwnParts
 from orga.client.workers.knowledge_store import configured_store
 from orga.client.workers.run_time import RunTimeAgents, SettingsLookup
 from orga.client.workers.tool_sources import configured_servers, manifest_secrets, worker_tools
-from orga.workflows.types.input import Workplace
 from orga.workflows.types.models.providers import CODE
 from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.workplace import Workplace
 
 _log = logging.getLogger(__name__)
 

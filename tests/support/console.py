@@ -18,7 +18,7 @@ from orga.client.console.event_stream import hub_of
 from orga.client.console.routes import API, Adapter, Console
 from orga.client.console.serving import bound_socket, served
 from orga.client.server.endpoint import Endpoint
-from orga.workflows.types.input import Workplace
+from orga.workflows.types.workplace import Workplace
 from tests.support.values.planted import around_marks
 
 NO_PLACE = Workplace(folder="/", root="/", mark="", digest="")

@@ -14,7 +14,8 @@ from orga.workflows.decisions.fork import state_before_past
 from orga.workflows.decisions.review_stages import STAGE_NEEDS
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.input import GIVEN_MESSAGES, AgentInput, Lineage, parse_input
+from orga.workflows.types.given_messages import GIVEN_MESSAGES
+from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import parse_fork

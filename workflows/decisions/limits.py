@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop
-from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
-from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets, SentExtension
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.limits import LAST_TRY_S, LIMITS, SLACK_S, BudgetExtension, Budgets, SentExtension
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.call_settings import Effort
 from orga.workflows.types.questions import Question

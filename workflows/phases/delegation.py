@@ -25,7 +25,6 @@ from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.waiting_calls import execute_deferred, execute_with_inputs
-from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
@@ -35,6 +34,7 @@ from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.delegation import Child, child_id, delegate_arguments
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.workplace import inherited_memo
 
 ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call with the same id. An older delegate with this id has lost its parent, so it

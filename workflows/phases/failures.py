@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
 from orga.workflows.phases.control.failure_text import root_cause
-from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.limits import OUT_OF_TIME
 from orga.workflows.types.questions import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
 from orga.workflows.types.tool_calls.gate import NOT_PERMITTED

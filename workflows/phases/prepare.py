@@ -27,13 +27,14 @@ from orga.workflows.phases.attempt import task_outcome
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.review_stages import confirm_results_if_paused
-from orga.workflows.types.input import PreHydration, policy_in_memo, workplace_in_memo
+from orga.workflows.types.input import PreHydration
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import AnyForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.workplace import policy_in_memo, workplace_in_memo
 
 PAST_ATTEMPT_S = 120.0
 """Seconds to read a past. The activity folds a history of any length."""

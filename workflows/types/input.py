@@ -1,230 +1,30 @@
-"""The input of `AgentWorkflow`, checked once when a run starts, and the run's workplace.
+"""The input of `AgentWorkflow`, checked once when a run starts."""
 
-A run may start with the messages of an earlier conversation. Nobody knows where their texts come from, so each message
-is untrusted unless the starter vouches for it.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast, get_origin
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     PydanticUserError,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     TypeAdapter,
-    ValidationError,
     model_serializer,
     model_validator,
 )
 from pydantic_core import to_json
 
 from orga.workflows.types import limits
-from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
+from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
-from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.models.call_settings import Effort, ModelSettings
-from orga.workflows.types.parts import MAX_MEDIA_NAME_CHARS, MEDIA_DIGEST, MediaPart, MediaType, ToolCall
-from orga.workflows.types.record import CheckedInput, Record, check_input, not_an_object, replace_fields
+from orga.workflows.types.parts import MAX_MEDIA_NAME_CHARS, MEDIA_DIGEST, MediaPart, MediaType
+from orga.workflows.types.record import CheckedInput, check_input, not_an_object, replace_fields
 from orga.workflows.types.text import LinearPattern
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
-
-GIVEN_MESSAGES = "given messages"
-"""The taint of a run if its starter does not vouch for all given messages."""
-
-MAX_GIVEN_MESSAGES = 1_000
-MAX_GIVEN_BYTES = 100_000
-"""Bytes of JSON for all given messages. The input of the first model call holds them, the task and its lookups."""
-
-MAX_GIVEN_NAME_CHARS = 200
-
-
-class GivenMessage(CheckedInput):
-    """One message, as `conversation` returns it: a text, a reply with its calls, or the result of one call."""
-
-    role: Role
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    """Calls of an assistant message. Each is answered by a later `tool` message."""
-    call_id: str | None = None
-    """The call that a `tool` message answers."""
-    tool: str | None = None
-    """The tool that was called, in a `tool` message. None takes it from the call."""
-    is_error: bool = False
-    """True if the call of a `tool` message failed."""
-    trusted: bool = False
-    """True if the starter vouches for it. The run then obeys it like its own task, and it leaves no taint."""
-
-    def with_tool(self, tool: str) -> Self:
-        return replace_fields(self, {"tool": tool})
-
-    def message(self) -> Message:
-        """Return the message that the model gets."""
-        if self.role == "tool":
-            return Message.of_result(self.text, self.call_id, self.tool, is_error=self.is_error)
-        calls = (ToolCall(call_id=call.call_id, name=call.name, arguments=call.arguments) for call in self.calls)
-        return Message.of(self.role, self.text, calls, untrusted=self.role == "user" and not self.trusted)
-
-
-def _from_shown_messages(given: Any) -> Any:
-    """Also accept the messages of another run, as `conversation` returns them."""
-    if not isinstance(given, (list, tuple)):
-        return given
-    messages = cast("list[Any]", given)
-    return [message.model_dump() if isinstance(message, BaseModel) else message for message in messages]
-
-
-def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
-    """Return the messages, each result with its tool. Raise ValueError at the first message that does not fit."""
-    if len(messages) > MAX_GIVEN_MESSAGES:
-        raise ValueError(f"must not be more than {MAX_GIVEN_MESSAGES}, there are {len(messages)}; sum up the oldest")
-    if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):
-        raise ValueError(f"arguments must not be nested more than {MAX_DEPTH} deep")
-    size = len(to_json([message.model_dump(exclude_unset=True) for message in messages], inf_nan_mode="null"))
-    if size > MAX_GIVEN_BYTES:
-        raise ValueError(
-            f"must not be larger than {MAX_GIVEN_BYTES} bytes of JSON, they have {size}; "
-            "sum up the oldest, or put them into a file that the agent reads"
-        )
-    order = _CallOrder()
-    checked = [order.next(f"message {index}", message) for index, message in enumerate(messages)]
-    order.refuse_unanswered("after the last message")
-    return tuple(checked)
-
-
-class _CallOrder:
-    """Tracks which calls wait for their results."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._open: dict[str, str] = {}
-        """Tool names by the ids of unanswered calls."""
-
-    def next(self, key: str, message: GivenMessage) -> GivenMessage:
-        """Return the message if it may follow the previous ones."""
-        if problem := _message_problem(message):
-            raise ValueError(f"{key}: {problem}")
-        if message.role == "tool":
-            name = self._open.pop(message.call_id or "", None)
-            if name is None:
-                raise ValueError(f"{key}: call_id {message.call_id!r} belongs to no unanswered call right before it")
-            return message if message.tool else message.with_tool(name)
-        self.refuse_unanswered(key)
-        for call in message.calls:
-            if call.call_id in self._known:
-                raise ValueError(f"{key}: two calls have the id {call.call_id!r}; give each its own")
-            self._known.add(call.call_id)
-            self._open[call.call_id] = call.name
-        return message
-
-    def refuse_unanswered(self, key: str) -> None:
-        """Raise if a call before this message has no result."""
-        if self._open:
-            raise ValueError(
-                f"{key}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
-            )
-
-
-def _message_problem(message: GivenMessage) -> str:
-    role, is_result = message.role, message.role == "tool"
-    names = [name for call in message.calls for name in (call.call_id, call.name)]
-    if is_result:  # a result without a tool gets its name from the call
-        names += [message.call_id or "", message.tool or "tool"]
-    has_result_fields = message.call_id is not None or message.tool is not None or message.is_error
-    problems = {
-        "a system message gives instructions; set trusted to true, or use `instructions`": (
-            role == "system" and not message.trusted
-        ),
-        f"a message with role {role} has no calls": bool(message.calls) and role != "assistant",
-        f"a message with role {role} answers no call; leave out call_id, tool and is_error": (
-            has_result_fields and not is_result
-        ),
-        "text must not be empty": not is_result and not message.text.strip() and not message.calls,
-        f"call_id and the name of a tool must have 1 to {MAX_GIVEN_NAME_CHARS} characters": any(
-            not 0 < len(name) <= MAX_GIVEN_NAME_CHARS for name in names
-        ),
-        "the arguments of a call must be an object": any(call.malformed is not None for call in message.calls),
-    }
-    return next((problem for problem, is_so in problems.items() if is_so), "")
-
-
-GivenMessages = Annotated[
-    tuple[GivenMessage, ...], BeforeValidator(_from_shown_messages), AfterValidator(_checked_messages)
-]
-
-WORKPLACE_MEMO = "orga_folder"
-"""The memo key of the `Workplace` of a run on the embedded server. The client that starts it sets it."""
-
-POLICY_MEMO = "orga_policy"
-"""The memo key of the folder's policy, as `policy_text` returns it. A worker prepares no run of another policy."""
-
-
-class Workplace(Record):
-    """A folder with its configuration."""
-
-    folder: str
-    root: str
-    """The folder that file tools cannot leave, with links resolved."""
-    config: str | None = None
-    digest: str = ""
-    """Digest of the configuration file's content."""
-    mark: str = ""
-    """Short digest of the root. The folder's task queue on the embedded server is named after it."""
-    models: str = ""
-    """Short digest of the environment's settings for models. If it is "", any worker of the folder can take the run."""
-    variables: tuple[str, ...] = ()
-    """The names of the environment variables with these settings."""
-
-    def with_models(self, digest: str, variables: tuple[str, ...]) -> Self:
-        """Return the workplace for a shell whose environment chooses models."""
-        return replace_fields(self, {"models": digest, "variables": variables})
-
-
-MAX_POLICY_CHARS = 100
-
-
-def workplace_of(value: Any) -> Workplace | None:
-    """Return the workplace in a memo. None if it is invalid, which is possible because any starter can write a memo."""
-    try:
-        return None if value is None else Workplace.model_validate(value)
-    except ValidationError:
-        return None
-
-
-def policy_of(value: Any) -> str:
-    """Return the policy in a memo, or "" if it is invalid."""
-    return value if isinstance(value, str) and len(value) <= MAX_POLICY_CHARS else ""
-
-
-def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
-    """Return the workplace in the run's memo, or None if it cannot be read. `memo` is `workflow.memo_value`."""
-    try:
-        return workplace_of(memo(WORKPLACE_MEMO, None))
-    except Exception:  # a payload of any kind is possible, and an error here would block the run for ever
-        return None
-
-
-def inherited_memo(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
-    """Return the memo for a run that this one starts, so that people find both under the same folder."""
-    return run_memo(workplace_in_memo(memo), policy_in_memo(memo)) or None
-
-
-def run_memo(workplace: Workplace | None, policy: str) -> dict[str, Any]:
-    """Return the memo of a run for a workplace and a policy. None and "" are left out."""
-    memo = {} if workplace is None else {WORKPLACE_MEMO: workplace.model_dump(mode="json")}
-    return {**memo, POLICY_MEMO: policy} if policy else memo
-
-
-def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
-    """Return the policy in the run's memo, or "" if it cannot be read. `memo` is `workflow.memo_value`."""
-    try:
-        return policy_of(memo(POLICY_MEMO, ""))
-    except Exception:  # as in `workplace_in_memo`
-        return ""
 
 
 class Lineage(CheckedInput):
@@ -268,34 +68,23 @@ def _not_blank(text: str) -> str:
     return text
 
 
-def check_json_size(value: object, most: int, remedy: str) -> None:
-    """Raise ValueError if the JSON of a value takes more than `most` bytes. The quotes of a text do not count."""
-    size, what = len(to_json(value, inf_nan_mode="null")), "larger"
-    if isinstance(value, str):
-        size, what = size - 2, "longer"
-    if size > most:
-        raise ValueError(f"must not be {what} than {most} bytes of JSON, it has {size}; {remedy}")
+NOT_BLANK = AfterValidator(_not_blank)
 
 
-def _not_huge(text: str | None) -> str | None:
-    check_json_size(text, MAX_TASK_BYTES, "put it into a file that the agent reads")
-    return text
+def max_json_bytes(most: int, remedy: str) -> AfterValidator:
+    """Return the check that the JSON of a value has at most `most` bytes. The quotes of a text do not count."""
 
+    def check(value: Any) -> Any:
+        size = len(to_json(value, inf_nan_mode="null"))
+        if isinstance(value, str):
+            size, adjective = size - len('""'), "longer"
+        else:
+            adjective = "larger"
+        if size > most:
+            raise ValueError(f"must not be {adjective} than {most} bytes of JSON, it has {size}; {remedy}")
+        return value
 
-SLACK_S = 5
-"""Seconds after the time limit until the server ends a model call. Rounding up adds at most one second."""
-
-LAST_TRY_S = 3.0
-"""Seconds. A retry of a model call that would come after the run's time limit begins this long before the limit."""
-
-OUT_OF_TIME = "out of time"
-"""Detail of the failure of a model call that could be retried if the run had more time."""
-
-
-def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
-    remedy = "give what policies and decisions ask for, and the rest in a file that the agent reads"
-    check_json_size(context, MAX_TRUSTED_BYTES, remedy)
-    return context
+    return AfterValidator(check)
 
 
 def _schema_of_type(given: Any) -> object:
@@ -310,17 +99,22 @@ def _schema_of_type(given: Any) -> object:
         raise ValueError(f"{given} has no JSON Schema; give a schema, or a type such as a pydantic model") from None
 
 
-def _checked_schema_size(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    remedy = "shorten its descriptions, or describe a part of the answer in the task"
-    check_json_size(schema, MAX_SCHEMA_BYTES, remedy)
-    return schema
-
+PUT_INTO_FILE = "put it into a file that the agent reads"
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
-Instructions = Annotated[str | None, AfterValidator(_not_huge)]
-OutputSchema = Annotated[dict[str, Any] | None, BeforeValidator(_schema_of_type), AfterValidator(_checked_schema_size)]
-TrustedContext = Annotated[dict[str, Any], AfterValidator(_checked_context_size)]
+Task = Annotated[str, NOT_BLANK, max_json_bytes(MAX_TASK_BYTES, PUT_INTO_FILE)]
+Instructions = Annotated[str | None, max_json_bytes(MAX_TASK_BYTES, PUT_INTO_FILE)]
+OutputSchema = Annotated[
+    dict[str, Any] | None,
+    BeforeValidator(_schema_of_type),
+    max_json_bytes(MAX_SCHEMA_BYTES, "shorten its descriptions, or describe a part of the answer in the task"),
+]
+TrustedContext = Annotated[
+    dict[str, Any],
+    max_json_bytes(
+        MAX_TRUSTED_BYTES, "give what policies and decisions ask for, and the rest in a file that the agent reads"
+    ),
+]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
 
@@ -446,13 +240,14 @@ class LoopConfig(ModelSettings):
     def with_context_budget(self, tokens: int) -> Self:
         return replace_fields(self, {"context_token_budget": tokens})
 
-    def with_raised(self, limits: Mapping[str, int | float]) -> Self:
-        """Return the config with those of the given limits that are higher than its own. Unset limits stay unset.
+    def with_raised(self, raised: Mapping[str, int | float]) -> Self:
+        """Return the config with those of the raised limits that are higher than its own. Unset limits stay unset.
 
-        A given limit can be lower if it was raised before the setup, and with it the agent's own limit, was known.
+        A raised limit can be lower than the config's own, if it was raised before the agent's config was known.
         """
-        own = {name: getattr(self, name) for name in limits}
-        return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
+        own = {name: getattr(self, name) for name in raised}
+        higher = {name: value for name, value in raised.items() if own[name] and own[name] < value}
+        return replace_fields(self, higher)
 
 
 MAX_ATTACHMENTS = 20

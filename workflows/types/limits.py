@@ -93,3 +93,13 @@ class Ceiling(CheckedInput):
 
     def with_tools(self, tools: tuple[str, ...]) -> Self:
         return replace_fields(self, {"tools": tools})
+
+
+SLACK_S = 5
+"""Seconds after the time limit until the server ends a model call. Rounding up adds at most one second."""
+
+LAST_TRY_S = 3.0
+"""Seconds. A retry of a model call that would come after the run's time limit begins this long before the limit."""
+
+OUT_OF_TIME = "out of time"
+"""Detail of the failure of a model call that could be retried if the run had more time."""

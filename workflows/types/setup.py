@@ -7,7 +7,7 @@ from orga.workflows.types.control import ControlTerms
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
-from orga.workflows.types.input import FORMER_TEMPERATURE, LoopConfig, Workplace
+from orga.workflows.types.input import FORMER_TEMPERATURE, LoopConfig
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.models.call_settings import NO_SETTINGS, ModelSettings
@@ -17,6 +17,7 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tool_calls.decision import GroundedDecision
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.workplace import Workplace
 
 _TERMS = ControlTerms()
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.tiers import Tier
@@ -19,6 +18,7 @@ from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
+from orga.workflows.types.workplace import Workplace
 
 
 class Termination(Record):

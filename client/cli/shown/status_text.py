@@ -16,7 +16,6 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.listing import read_summary
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
-from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import LIMITS, Budgets
 from orga.workflows.types.models.tiers import Tier
 from orga.workflows.types.recall import Recollection
@@ -24,6 +23,7 @@ from orga.workflows.types.sessions.session_result import SessionStatus, TurnResu
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.workplace import Workplace
 
 if TYPE_CHECKING:
     from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus

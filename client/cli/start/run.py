@@ -51,9 +51,10 @@ from orga.client.server.pollers import (
 from orga.client.workers.deployment import no_workers_text, routing
 from orga.client.workers.process import WorkerKeeper, keep_worker
 from orga.workflows.types.goals.goal_input import GoalInput
-from orga.workflows.types.input import AgentInput, Workplace
+from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.gate import is_same_policy
+from orga.workflows.types.workplace import Workplace
 
 
 def run(

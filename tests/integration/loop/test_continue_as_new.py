@@ -13,7 +13,7 @@ from orga.client.server.search_attributes import register_missing
 from orga.runs import openai_messages, verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.tool_calls.calls import idempotency_key
-from orga.workflows.types.input import GIVEN_MESSAGES
+from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict

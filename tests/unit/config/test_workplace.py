@@ -14,9 +14,9 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
 from orga.client.config.workplace import folder_queue, is_earlier_queue, own_queue, worker_command, workplace
 from orga.client.server.pollers import WorkerIdentity, local_process, short_config
-from orga.workflows.types.input import Workplace, workplace_of
 from orga.workflows.types.models.providers import PROVIDERS
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.workplace import Workplace, workplace_of
 from tests.support.tools.activities import Beats
 
 HOME = Workplace(folder="/home/me/a", root="/home/me/a", config=None, mark="0123456789")

@@ -27,7 +27,7 @@ from orga.client.console.doors import (
 from orga.client.console.routes import Console
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import Endpoint
-from orga.workflows.types.input import Workplace
+from orga.workflows.types.workplace import Workplace
 
 HOST = "127.0.0.1:8642"
 TOKEN = "the-token-of-ann"

@@ -11,8 +11,8 @@ from orga.client.connect import Connection
 from orga.client.server.endpoint import Endpoint
 from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import Parts, configured_parts
-from orga.workflows.types.input import Workplace
 from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.workplace import Workplace
 from tests.support.web.webhook_receiver import SECRET
 
 URL = "https://hooks.test/x"

@@ -17,14 +17,8 @@ from orga.workflows.decisions.hydration import Reference, Resolved, with_hydrati
 from orga.workflows.decisions.journal.entries import JournalStart
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import latest_turn, messages_as_sent
-from orga.workflows.types.input import (
-    GIVEN_MESSAGES,
-    MAX_GIVEN_BYTES,
-    MAX_GIVEN_MESSAGES,
-    MAX_TASK_BYTES,
-    AgentInput,
-    parse_input,
-)
+from orga.workflows.types.given_messages import GIVEN_MESSAGES, MAX_GIVEN_BYTES, MAX_GIVEN_MESSAGES
+from orga.workflows.types.input import MAX_TASK_BYTES, AgentInput, parse_input
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState

@@ -13,7 +13,7 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.activities.reason import ReasonActivities
 from orga.client.testing.script import ScriptedModels
 from orga.testing import ScriptedModel, answers
-from orga.workflows.types.input import SLACK_S
+from orga.workflows.types.limits import SLACK_S
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN, CircuitOptions
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory

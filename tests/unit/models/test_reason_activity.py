@@ -17,7 +17,8 @@ from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers
 from orga.workflows.decisions.conversation import reference_and_seen, with_message
 from orga.workflows.types.context import MessageRef, ReasonRequest
-from orga.workflows.types.input import SLACK_S, LoopConfig
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.limits import SLACK_S
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.tools.activities import RUN, Beats, NoHistory

@@ -11,9 +11,9 @@ from orga.client.config.policy import policy_location_digest, policy_settings, s
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.pollers import WorkerIdentity, local_process, short_config, short_policy
 from orga.client.workers.engine_memory import worker_policy
-from orga.workflows.types.input import POLICY_MEMO, Workplace, inherited_memo, policy_in_memo, run_memo
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy
+from orga.workflows.types.workplace import POLICY_MEMO, Workplace, inherited_memo, policy_in_memo, run_memo
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 OURS = "cedar:here:v1"

@@ -21,7 +21,7 @@ from orga.testing import ScriptedModel
 from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.failures import is_out_of_time
-from orga.workflows.types.input import SLACK_S
+from orga.workflows.types.limits import SLACK_S
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from tests.support.model.providers import Network
 from tests.support.tools.activities import Beats

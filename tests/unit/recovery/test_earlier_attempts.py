@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import attempt_failure, attempt_may_have_acted, is_retry_too_late
 from orga.workflows.phases.failures import is_infrastructure_failure
-from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.limits import OUT_OF_TIME
 from orga.workflows.types.tool_calls.tools import EARLIER_UNKNOWN, TIME_LIMIT
 from tests.support.tools.activities import Beats
 

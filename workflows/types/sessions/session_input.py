@@ -7,6 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from orga.workflows.types.control import Sender
 from orga.workflows.types.input import (
+    NOT_BLANK,
+    PUT_INTO_FILE,
     AgentInput,
     Attachment,
     Instructions,
@@ -14,7 +16,7 @@ from orga.workflows.types.input import (
     Name,
     OutputSchema,
     TrustedContext,
-    check_json_size,
+    max_json_bytes,
 )
 from orga.workflows.types.record import CheckedInput, check_input, not_an_object
 
@@ -35,13 +37,6 @@ NO_MESSAGE_YET = "(a session without messages so far)"
 
 _MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
 """Characters that take one byte each in JSON. A session carries the ids of its last messages."""
-
-
-def _checked_text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    check_json_size(text, MAX_MESSAGE_BYTES, "put it into a file that the agent reads")
-    return text
 
 
 def _checked_message_id(message_id: str) -> str:
@@ -80,7 +75,7 @@ class SessionInput(CheckedInput):
 class SessionMessage(CheckedInput):
     """Argument of the update `send`."""
 
-    text: Annotated[str, AfterValidator(_checked_text)]
+    text: Annotated[str, NOT_BLANK, max_json_bytes(MAX_MESSAGE_BYTES, PUT_INTO_FILE)]
     message_id: Annotated[
         str, Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS), AfterValidator(_checked_message_id)
     ]
