@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain, repeat
 from typing import Any
 
 from mcp_types import (
@@ -126,34 +127,40 @@ def _asked_input(key: str, request: object, secrets: KnownSecrets) -> AskedInput
 
 def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_required: bool) -> FormField:
     texts = filter(None, (as_text(schema.get("title")) or name, as_text(schema.get("description"))))
-    title = _line(": ".join(texts), secrets)
+    title, label = _line(": ".join(texts), secrets), _line(name, secrets)
     if _SECRET.search(_WARNING.sub("", f"{name} {title}")):
-        raise UnusableRequest(f"it asks for a secret in a form ({_line(name, secrets)}), which the protocol forbids")
+        raise UnusableRequest(f"it asks for a secret in a form ({label}), which the protocol forbids")
     kind = "list" if schema.get("type") == "array" else schema.get("type")
     if kind not in ("string", "number", "integer", "boolean", "list"):
-        raise UnusableRequest(f"its form has a field that is no text, number, yes/no or list ({_line(name, secrets)})")
-    choices = as_object(schema.get("items")) if kind == "list" else schema
-    titled = as_objects(choices.get("oneOf")) or as_objects(choices.get("anyOf"))
-    values: Any = choices.get("enum") or [choice.get("const") for choice in titled]
-    options = tuple(_line(value, secrets) for value in values if isinstance(value, str))
-    can_be_typed = kind != "list" or (options and "," not in "".join(options))  # people type a comma between choices
-    # every choice must be a text, must occur once, and must stay unchanged by `_line`
-    can_be_shown = len(options) == len(values) and options == tuple(dict.fromkeys(values))
-    if not (can_be_shown and can_be_typed):
-        raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
-    titles = map(as_text, inner_values(choices.get("enumNames")) or [choice.get("title") for choice in titled])
-    meanings = [f"{option}: {text}" for option, text in zip(options, titles, strict=False) if text not in ("", option)]
+        raise UnusableRequest(f"its form has a field that is no text, number, yes/no or list ({label})")
+    choices = _choices(kind, schema, label, secrets)
+    meanings = [f"{option}: {text}" for option, text in choices.items() if text not in ("", option)]
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
     form = as_text(schema.get("format"))
     return FormField(
         name=name,
-        kind=form if kind == "string" and form in _FORMATS and not options else kind,
+        kind=form if kind == "string" and form in _FORMATS and not choices else kind,
         title=title,
-        options=options,
+        options=tuple(choices),
         is_required=is_required,
         **_field_limits(kind, schema),
     )
+
+
+def _choices(kind: str, schema: Mapping[str, Any], label: str, secrets: KnownSecrets) -> dict[str, str]:
+    """Return each choice of a field with its title, or "" without one. Raise UnusableRequest if nobody could choose."""
+    source = as_object(schema.get("items")) if kind == "list" else schema
+    titled = as_objects(source.get("oneOf")) or as_objects(source.get("anyOf"))
+    values: Any = source.get("enum") or [choice.get("const") for choice in titled]
+    options = [_line(value, secrets) for value in values if isinstance(value, str)]
+    can_be_typed = kind != "list" or (options and "," not in "".join(options))  # people type a comma between choices
+    # every choice must be a text, must occur once, and must stay unchanged by `_line`
+    can_be_shown = len(options) == len(values) and options == list(dict.fromkeys(values))
+    if not (can_be_shown and can_be_typed):
+        raise UnusableRequest(f"the choices of {label} cannot be shown")
+    titles = map(as_text, inner_values(source.get("enumNames")) or [choice.get("title") for choice in titled])
+    return dict(zip(options, chain(titles, repeat("")), strict=False))
 
 
 def _field_limits(kind: str, schema: Mapping[str, Any]) -> dict[str, float]:

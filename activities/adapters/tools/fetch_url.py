@@ -35,7 +35,7 @@ from orga.activities.adapters.tools.guarded_http import (
 from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _LABELS: Any = webencodings
 """The web's names of encodings (WHATWG), where `iso-8859-1` means windows-1252. The library has no types."""
@@ -174,13 +174,8 @@ class FetchUrl:
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
         """Prepare the tool. It may also fetch from `allow_hosts` (`name` or `name:port`) at private addresses."""
         self._backend = PublicBackend(allow_hosts, resolve)
-        self.spec = ToolSpec(
-            name="fetch_url",
-            description="Fetch a public web page or text file; a page is returned as its readable text.",
-            parameters=_FetchParameters.json_schema(),
-            effect="read_only",
-            main_argument="url",
-        )
+        what = "Fetch a public web page or text file; a page is returned as its readable text."
+        self.spec = _FetchParameters.tool_spec("fetch_url", "read_only", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return a part of the page's text. Fetching the page may take 20 seconds."""

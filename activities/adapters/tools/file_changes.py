@@ -32,7 +32,7 @@ from orga.activities.adapters.tools.root import (
     refuse_irregular,
 )
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _MAX_WRITTEN = 1_000_000
 """Bytes of a file."""
@@ -52,23 +52,16 @@ class WriteFile:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-        self.spec = ToolSpec(
-            name="write_file",
-            description=f"Create a text file or replace its whole content, at most {_MAX_WRITTEN:,} bytes of UTF-8.",
-            parameters=_WriteParameters.json_schema(),
-            effect="idempotent",
-            main_argument="path",
-        )
+        what = f"Create a text file or replace its whole content, at most {_MAX_WRITTEN:,} bytes of UTF-8."
+        self.spec = _WriteParameters.tool_spec("write_file", "idempotent", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Replace the file in one step: readers see the old or the new content, but never a mix."""
         parameters = _WriteParameters.parse(arguments)
         data = _encoded_text("content", parameters.content)
         if len(data) > _MAX_WRITTEN:
-            why = (
-                f"content has {len(data):,} bytes, at most {_MAX_WRITTEN:,} can be written; split it into several files"
-            )
-            raise ToolError(why, kind="InvalidArguments")
+            limits = f"content has {len(data):,} bytes, at most {_MAX_WRITTEN:,} can be written"
+            raise ToolError(f"{limits}; split it into several files", kind="InvalidArguments")
         verb = "Replaced" if await replace_file(self._root, parameters.path, data) else "Created"
         return ToolOutput(content=f"{verb} {printable_name(parameters.path)} ({len(data):,} bytes)")
 
@@ -267,16 +260,11 @@ class EditFile:
     def __init__(self, root: FileRoot, records: EditRecords) -> None:
         self._root = root
         self._records = records
-        self.spec = ToolSpec(
-            name="edit_file",
-            description=(
-                "Replace a text in a text file by another one. "
-                "Refused unless `old_text` is in the file exactly once, or `replace_all` is true."
-            ),
-            parameters=_EditParameters.json_schema(),
-            effect="idempotent",
-            main_argument="path",
+        what = (
+            "Replace a text in a text file by another one. "
+            "Refused unless `old_text` is in the file exactly once, or `replace_all` is true."
         )
+        self.spec = _EditParameters.tool_spec("edit_file", "idempotent", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Make the edit, unless an earlier attempt of this call has made it."""

@@ -1,5 +1,6 @@
 """The tools that find files: `list_files` by name, `search_text` by content."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,7 +24,7 @@ from orga.activities.adapters.tools.root import (
 )
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.text import compiled_pattern
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _MAX_QUERY_CHARS = 1_000
 
@@ -96,6 +97,8 @@ def _line_excerpt(line: bytes, column: int) -> str:
 
 _MAX_FILE_BYTES = 5_000_000
 _MAX_OUTPUT = 16_000
+_BINARY, _TOO_LARGE, _UNREADABLE = "binary", f"over {_MAX_FILE_BYTES // 1_000_000} MB", "unreadable"
+_SKIP_REASONS = (_BINARY, _TOO_LARGE, _UNREADABLE)
 
 
 class _SearchParameters(Parameters):
@@ -116,10 +119,8 @@ class _SearchFindings:
     """Matching lines."""
     size: int = 0
     """Bytes of `lines`."""
-    binary: int = 0
-    """Skipped files of this kind, as the next two."""
-    large: int = 0
-    unreadable: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    """Files that were not searched, by the reason in `_SKIP_REASONS`."""
 
     def add(self, hits: int, lines: Iterable[str]) -> None:
         """Add the lines of a file. Stop after the line that reaches the size of a result."""
@@ -136,13 +137,8 @@ class SearchText:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-        self.spec = ToolSpec(
-            name="search_text",
-            description=f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}.",
-            parameters=_SearchParameters.json_schema(),
-            effect="read_only",
-            main_argument="query",
-        )
+        what = f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}."
+        self.spec = _SearchParameters.tool_spec("search_text", "read_only", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the matching lines. The last lines, in brackets, show what was left out."""
@@ -171,13 +167,13 @@ def _searchable_text(file: WalkedFile, found: _SearchFindings) -> bytes:
         with file.open() as opened:
             data = opened.read(_MAX_FILE_BYTES + 1)
     except (ToolError, OSError):
-        found.unreadable += 1
+        found.skipped[_UNREADABLE] += 1
         return b""
     if is_binary(data):
-        found.binary += 1
+        found.skipped[_BINARY] += 1
         return b""
     if len(data) > _MAX_FILE_BYTES:
-        found.large += 1
+        found.skipped[_TOO_LARGE] += 1
         return b""
     return data.replace(b"\r\n", b"\n")
 
@@ -187,12 +183,7 @@ def _is_full(found: _SearchFindings, parameters: _SearchParameters) -> bool:
 
 
 def _omission_notes(found: _SearchFindings, parameters: _SearchParameters, out_of_time: bool) -> list[str]:
-    skipped = {
-        "binary": found.binary,
-        f"over {_MAX_FILE_BYTES // 1_000_000} MB": found.large,
-        "unreadable": found.unreadable,
-    }
-    notes = [f"{count} {kind}" for kind, count in skipped.items() if count]
+    notes = [f"{found.skipped[reason]} {reason}" for reason in _SKIP_REASONS if found.skipped[reason]]
     lines = [f"[skipped files: {', '.join(notes)}]"] if notes else []
     if _is_full(found, parameters):
         lines.append("[cut here, more lines may match; narrow with query, path or pattern]")
@@ -213,13 +204,8 @@ class ListFiles:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-        self.spec = ToolSpec(
-            name="list_files",
-            description=f"List files, one path per line, sorted; {OMISSIONS_TEXT}.",
-            parameters=_ListParameters.json_schema(),
-            effect="read_only",
-            main_argument="path",
-        )
+        what = f"List files, one path per line, sorted; {OMISSIONS_TEXT}."
+        self.spec = _ListParameters.tool_spec("list_files", "read_only", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the paths. A last line in brackets shows what was left out."""

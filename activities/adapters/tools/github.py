@@ -32,7 +32,7 @@ from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.hidden_markup import without_comments
 from orga.workflows.types.json_text import as_object, as_objects
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _REFERENCE = re.compile(
     r"\s*(?:(?:PR|issue|pull request)\b\s*)?"
@@ -304,13 +304,18 @@ class _ReferenceParameters(Parameters):
     page: int = Field(default=1, ge=1, le=1_000, description=f"Page of the comments, {COMMENTS_PER_PAGE} each.")
 
 
+def _default_repo_text(repo: str | None) -> str:
+    return f" The default repository is {repo}." if repo else ""
+
+
 class ReadIssue:
     """Reads an issue: title, state, author, text, comments."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
         self._api = api
         self._repo = repo
-        self.spec = _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
+        what = "Read a GitHub issue: title, state, author, text and comments." + _default_repo_text(repo)
+        self.spec = _ReferenceParameters.tool_spec("read_issue", "read_only", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReferenceParameters.parse(arguments)
@@ -337,7 +342,7 @@ class ReadPullRequest:
             "Read a GitHub pull request: title, state, author, branches, text, changed files with their diffs, "
             "reviews, review comments and comments."
         )
-        self.spec = _spec("read_pull_request", what, self._repo, _PullRequestParameters)
+        self.spec = _PullRequestParameters.tool_spec("read_pull_request", "read_only", what + _default_repo_text(repo))
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _PullRequestParameters.parse(arguments)
@@ -357,18 +362,6 @@ class ReadPullRequest:
         lines = [*_pull_request_lines(item, pull, files), *_review_lines(as_objects(reviews))]
         lines += [*_review_comment_lines(review_comments), *_comment_lines(pull, comments, page)]
         return _bounded_output(lines)
-
-
-def _spec(
-    name: str, description: str, repo: str | None, parameters: type[Parameters] = _ReferenceParameters
-) -> ToolSpec:
-    return ToolSpec(
-        name=name,
-        description=f"{description} The default repository is {repo}." if repo else description,
-        parameters=parameters.json_schema(),
-        effect="read_only",
-        main_argument="reference",
-    )
 
 
 def _comments_path(item: NumberedItem, page: int) -> str:

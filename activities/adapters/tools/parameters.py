@@ -7,6 +7,7 @@ from pydantic import ConfigDict, ValidationError
 
 from orga.activities.ports import ToolError
 from orga.workflows.types.record import CheckedInput
+from orga.workflows.types.tool_calls.tools import Effect, ToolSpec
 
 
 class Parameters(CheckedInput):
@@ -19,6 +20,17 @@ class Parameters(CheckedInput):
     def json_schema(cls) -> dict[str, Any]:
         """Return the schema that the language model reads. All callers share the object, so do not change it."""
         return without_titles(cls.model_json_schema())
+
+    @classmethod
+    def tool_spec(cls, name: str, effect: Effect, description: str) -> ToolSpec:
+        """Return the definition of a tool with these parameters. The first one distinguishes calls in summaries."""
+        return ToolSpec(
+            name=name,
+            description=description,
+            parameters=cls.json_schema(),
+            effect=effect,
+            main_argument=next(iter(cls.model_fields)),
+        )
 
     @classmethod
     def parse(cls, arguments: dict[str, Any]) -> Self:

@@ -25,7 +25,7 @@ from orga.activities.adapters.tools.pdf_text import (
 from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
 from orga.activities.media import MAX_IMAGE_BYTES, Media, UnusableMedia, is_picture, loaded_media
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 SNIFFED_BYTES = 8_192
 """Bytes at the start of a file that show its kind."""
@@ -110,16 +110,11 @@ class ReadFile:
         self._pdf_processes = asyncio.Semaphore(2)
         self._last_pdf: tuple[bytes, PdfText] | None = None
         """The digest and the text of the last PDF. They are kept, because a model reads a long PDF in several calls."""
-        self.spec = ToolSpec(
-            name="read_file",
-            description=(
-                f"Read a text file or the text of a PDF, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
-                f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on. A picture is shown."
-            ),
-            parameters=_ReadParameters.json_schema(),
-            effect="read_only",
-            main_argument="path",
+        what = (
+            f"Read a text file or the text of a PDF, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
+            f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on. A picture is shown."
         )
+        self.spec = _ReadParameters.tool_spec("read_file", "read_only", what)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReadParameters.parse(arguments)

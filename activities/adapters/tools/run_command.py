@@ -19,7 +19,7 @@ from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.root import FileRoot, path_errors
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.sandbox import Sandbox
-from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput
 
 _MAX_TIMEOUT_S = 600
 _DEFAULT_TIMEOUT_S = 60
@@ -57,15 +57,9 @@ class RunCommand:
         self._search_path = search_path
         self._sandbox = sandbox or Sandbox()
         _check_sandbox(self._sandbox)
-        self.spec = ToolSpec(
-            name="run_command",
-            description=f"Run one of the programs {', '.join(self._programs)}, without input; returns its output.",
-            parameters=_CommandParameters.json_schema(),
-            effect="irreversible",
-            options=ToolOptions(timeout_s=_MAX_TIMEOUT_S + 30),
-            main_argument="command",
-        )
-        """The definition for models. The tool is irreversible, because a program may do anything."""
+        what = f"Run one of the programs {', '.join(self._programs)}, without input; returns its output."
+        spec = _CommandParameters.tool_spec("run_command", "irreversible", what)  # a program may do anything
+        self.spec = spec.with_options(ToolOptions(timeout_s=_MAX_TIMEOUT_S + 30))
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the program's output. If the program fails, raise ToolError with the output."""
