@@ -17,16 +17,15 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, Strict
-from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.console.doors import Role
 from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.errors import OrgaError, Refused, RunEnded
+from orga.client.history.chain import page_from_end
 from orga.client.history.values import RunConverters, intervention_arguments, run_converters
 from orga.client.past.fork import fork, read_ended_run, requeue_in_fork
 from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
@@ -492,17 +491,10 @@ class _Traces(NamedTuple):
 
 
 async def _read_traces(to: Target) -> _Traces:
-    answer = await to.client.workflow_service.get_workflow_execution_history_reverse(
-        GetWorkflowExecutionHistoryReverseRequest(
-            namespace=to.client.namespace,
-            execution=WorkflowExecution(workflow_id=to.run_id),
-            maximum_page_size=LATEST_EVENTS,
-        ),
-        retry=True,
-    )
+    page = await page_from_end(to.client, to.run_id, size=LATEST_EVENTS)
     converters = run_converters(to.client, to.run_id)
     is_sent, is_taken, noted = False, False, None
-    for event in answer.history.events:
+    for event in page.history.events:
         noted = noted or await _noted_outcome(event, converters, to)
         if event.event_type in _EVENTS_OF_WORKERS:
             is_taken = is_taken or not is_sent  # the newest event comes first, so this one is newer than the signal

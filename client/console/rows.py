@@ -23,7 +23,6 @@ from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.listing import (
     AT_ONCE,
     MAX_QUERIED_RUNS,
-    RunToQuery,
     listed_run,
     read_statuses,
     read_task,
@@ -315,7 +314,7 @@ async def read_rows(console: Console, runs: Sequence[WorkflowExecution]) -> list
     live = [run for run in runs if run.status == WorkflowExecutionStatus.RUNNING]
     stuck = await failing_tasks(console.client, [run.id for run in live])
     asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS]
-    statuses = await read_statuses(console.client, [RunToQuery(run.id, run.task_queue) for run in asked])
+    statuses = await read_statuses(console.client, asked)
     pairs = zip(runs, tasks, strict=True)
     return [await read_row(console.client, run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
 

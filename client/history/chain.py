@@ -5,8 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import ContinueAsNewInitiator, EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
+from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryReverseRequest,
+    GetWorkflowExecutionHistoryReverseResponse,
+)
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -115,6 +120,19 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
     for run in runs:
         await require_readable(converters_of(client, run.history), run.history)
     return runs
+
+
+async def page_from_end(
+    client: Client, workflow_id: str, run_id: str = "", *, size: int, token: bytes = b""
+) -> GetWorkflowExecutionHistoryReverseResponse:
+    """Return events of a segment, the newest first. Without `run_id`, return those of the latest segment."""
+    request = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace,
+        execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+        maximum_page_size=size,
+        next_page_token=token,
+    )
+    return await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True)
 
 
 def history_error(workflow_id: str, error: RPCError) -> OrgaError:

@@ -40,31 +40,34 @@ EVENTS_AT_ONCE = 50
 """After so many events, the reader lets other tasks of the process run."""
 
 
-async def happenings(
-    client: Client,
-    workflow_id: str,
-    run_id: str,
-    *,
-    follow: bool = False,
-    observe: Callable[[HistoryEvent, Happening | None], None] | None = None,
-) -> AsyncGenerator[Happening]:
-    """Yield the events of one segment that a fold uses, in order. The client's codec decodes the payloads.
+class DecodedEvent(NamedTuple):
+    event: HistoryEvent
+    happening: Happening | None
+    """None for an event that no fold uses."""
 
-    With `follow`, wait for new events until the segment ends. `observe` is called with every event and its happening,
-    after the happening was yielded. For an event that no fold uses, the happening is None.
+
+async def decoded_events(
+    client: Client, workflow_id: str, run_id: str, *, follow: bool = False
+) -> AsyncGenerator[DecodedEvent]:
+    """Yield the events of one segment, in order. The client's codec decodes the payloads.
+
+    With `follow`, wait for new events until the segment ends.
 
     Raises:
         OrgaError: The server does not return the history.
     """
     reader = _EventReader(run_converters(client, workflow_id))
     async for event in _fetch_events(client, workflow_id, run_id, follow=follow):
-        happening = await reader.read(event)
-        if happening is not None:
-            yield happening
-        if observe is not None:
-            observe(event, happening)
+        yield DecodedEvent(event, await reader.read(event))
         if event.event_id % EVENTS_AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+async def happenings(client: Client, workflow_id: str, run_id: str) -> AsyncGenerator[Happening]:
+    """Yield the events of one segment that a fold uses, as `decoded_events` decodes them."""
+    async for _, happening in decoded_events(client, workflow_id, run_id):
+        if happening is not None:
+            yield happening
 
 
 async def _fetch_events(

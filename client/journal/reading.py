@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.client.errors import RunNotFound
 from orga.client.history.chain import RunChain, run_chain, was_reset
-from orga.client.history.events import happenings, passed_on_state
+from orga.client.history.events import decoded_events, passed_on_state
 from orga.client.journal.event_types import PAST_MISSING
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.control import Note
@@ -101,48 +101,27 @@ async def _entries(
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
-        observer = _SegmentObserver(chain, run_id, observe or _ignore)
-        observed = happenings(client, chain.workflow_id, run_id, follow=follow, observe=observer.observe_event)
-        async for happening in observed:
-            may_be_reset = happening.kind == "workflow_terminated" and not is_nested
-            if may_be_reset and await was_reset(client, chain.workflow_id, run_ids):
-                raise _RunRewound
-            async for entry in _read_delegate(client, happening):
-                yield fold.nested_entry(entry, happening.key)
-            entries = list(fold.feed(happening))
-            if is_cut:
-                entries += fold.feed(past_missing(happening))
-                is_cut = False
-            observer.entries = entries
-            for entry in entries:
-                yield entry
-            if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
-                run_ids.append(happening.key)  # the loop continues with it
-
-
-class _SegmentObserver:
-    """Passes the events of one segment to `observe`."""
-
-    def __init__(self, chain: RunChain, run_id: str, observe: Observe) -> None:
-        self._run_id = run_id
-        self._observe = observe
-        self.entries: Sequence[JournalEntry] = ()
-        """The entries of the latest happening."""
-        known = chain.run_ids
-        self._is_new = run_id not in known
-        """True if the segment began after the chain was read."""
-        self._later_segments = 0 if self._is_new else len(known) - 1 - known.index(run_id)
-        self._length = chain.length
-
-    def observe_event(self, event: HistoryEvent, happening: Happening | None) -> None:
-        entries = self.entries if happening is not None else ()
-        is_at_end = self._later_segments == 0 and event.event_id >= self._length
-        is_latest = self._is_new or is_at_end
-        self._observe(ObservedEvent(self._run_id, event, happening, entries, self._later_segments, is_latest))
-
-
-def _ignore(observed: ObservedEvent) -> None:
-    pass
+        async for event, happening in decoded_events(client, chain.workflow_id, run_id, follow=follow):
+            entries: list[JournalEntry] = []
+            if happening is not None:
+                may_be_reset = happening.kind == "workflow_terminated" and not is_nested
+                if may_be_reset and await was_reset(client, chain.workflow_id, run_ids):
+                    raise _RunRewound
+                async for entry in _read_delegate(client, happening):
+                    yield fold.nested_entry(entry, happening.key)
+                entries += fold.feed(happening)
+                if is_cut:
+                    entries += fold.feed(past_missing(happening))
+                    is_cut = False
+                for entry in entries:
+                    yield entry
+                if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
+                    run_ids.append(happening.key)  # the loop continues with it
+            if observe is not None:
+                later_segments = max(len(chain.run_ids) - 1 - run_ids.index(run_id), 0)
+                is_new_segment = run_id not in chain.run_ids
+                is_latest = is_new_segment or (later_segments == 0 and event.event_id >= chain.length)
+                observe(ObservedEvent(run_id, event, happening, entries, later_segments, is_latest))
 
 
 async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:

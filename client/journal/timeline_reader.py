@@ -16,13 +16,18 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
-from orga.client.history.chain import history_error, latest_segment, model_call_iteration, previous_segment, read_start
+from orga.client.history.chain import (
+    history_error,
+    latest_segment,
+    model_call_iteration,
+    page_from_end,
+    previous_segment,
+    read_start,
+)
 from orga.client.history.events import happenings, selected_happenings, start_arguments
 from orga.client.history.values import run_converters
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
@@ -423,14 +428,8 @@ async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int 
     """Return the latest iteration of a segment. None if the server cannot read a history backwards."""
     token = b""
     while True:
-        request = GetWorkflowExecutionHistoryReverseRequest(
-            namespace=client.namespace,
-            execution=WorkflowExecution(workflow_id=workflow_id, run_id=head.run_id),
-            maximum_page_size=100,
-            next_page_token=token,
-        )
         try:
-            page = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True)
+            page = await page_from_end(client, workflow_id, head.run_id, size=100, token=token)
         except RPCError as error:
             if error.status == RPCStatusCode.UNIMPLEMENTED:  # Temporal's test server
                 return None

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from shlex import quote
 
-from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import WorkflowTaskFailedEventAttributes
-from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
+from orga.client.history.chain import page_from_end
 from orga.workflows.types.text import can_be_typed, one_line
 
 CAUSE_CHARS = 300
@@ -82,15 +81,8 @@ async def _latest_failure(
     client: Client, description: WorkflowExecutionDescription
 ) -> WorkflowTaskFailedEventAttributes | None:
     """Return the failure of the last workflow task in the history, unless it timed out or succeeded."""
-    answer = await client.workflow_service.get_workflow_execution_history_reverse(
-        GetWorkflowExecutionHistoryReverseRequest(
-            namespace=client.namespace,
-            execution=WorkflowExecution(workflow_id=description.id, run_id=description.run_id),
-            maximum_page_size=LATEST_EVENTS,
-        ),
-        retry=True,
-    )
-    for event in answer.history.events:
+    page = await page_from_end(client, description.id, description.run_id, size=LATEST_EVENTS)
+    for event in page.history.events:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 return event.workflow_task_failed_event_attributes

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.listing import AT_ONCE, RunToQuery, StatusQueries
+from orga.client.runs.listing import AT_ONCE, StatusQueries
 from orga.client.runs.redeliveries import FailedDelivery, failed_deliveries
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, TENANT, WAITING
@@ -77,7 +77,7 @@ async def inbox(
     queries = StatusQueries(client)
     for start in range(0, len(runs), AT_ONCE):
         some = runs[start : start + AT_ONCE]
-        statuses = await queries.statuses([RunToQuery(run.id, run.task_queue) for run in some])
+        statuses = await queries.statuses(some)
         silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
         failing = await failing_tasks(client, silent)
         async for entry in _question_entries(some, statuses, failing):

@@ -27,40 +27,6 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.text import one_line
 
-
-@dataclass(frozen=True)
-class RunToQuery:
-    """A run whose status is queried."""
-
-    id: str
-    task_queue: str
-
-
-class StatusQueries:
-    """Queries the statuses of runs. It looks only once for a worker on each task queue."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._polled: dict[str, bool] = {}
-
-    async def statuses(self, runs: Sequence[RunToQuery]) -> list[AgentStatus | None]:
-        """Return the status of each run in order, or None if it gives no answer."""
-        for queue in {run.task_queue for run in runs} - self._polled.keys():
-            self._polled[queue] = await may_be_polled(self._client, queue)
-        found: list[AgentStatus | None] = []
-        for start in range(0, len(runs), AT_ONCE):
-            found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))
-        return found
-
-    async def _status(self, run: RunToQuery) -> AgentStatus | None:
-        if not self._polled[run.task_queue]:
-            return None
-        try:
-            return await AgentHandle(self._client, run.id).status()
-        except Exception:  # it gives no answer that this client can decode: a codec may raise anything
-            return None
-
-
 LIVE_STATE = "running"
 """The state of a live run begins with this."""
 
@@ -72,16 +38,6 @@ MAX_QUERIED_RUNS = 20
 
 WAIT_S = 3.0
 """Seconds to wait for the answers of workers. After that, no status is shown, only the search attributes."""
-
-
-async def read_statuses(client: Client, runs: Sequence[RunToQuery]) -> dict[str, AgentStatus]:
-    """Return the statuses that answer in time, by the id of the run."""
-    try:
-        async with asyncio.timeout(WAIT_S):
-            answers = await StatusQueries(client).statuses(runs)
-    except (TimeoutError, RPCError):
-        return {}
-    return {run.id: status for run, status in zip(runs, answers, strict=True) if status}
 
 
 WAITING_PHASES = frozenset({"paused", "idle"})
@@ -149,6 +105,41 @@ class ListedRun:
     iterations."""
 
 
+class StatusQueries:
+    """Queries the statuses of runs. It looks only once for a worker on each task queue."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._polled: dict[str, bool] = {}
+
+    async def statuses(self, runs: Sequence[WorkflowExecution | ListedRun]) -> list[AgentStatus | None]:
+        """Return the status of each run in order, or None if it gives no answer."""
+        for queue in {run.task_queue for run in runs} - self._polled.keys():
+            self._polled[queue] = await may_be_polled(self._client, queue)
+        found: list[AgentStatus | None] = []
+        for start in range(0, len(runs), AT_ONCE):
+            found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))
+        return found
+
+    async def _status(self, run: WorkflowExecution | ListedRun) -> AgentStatus | None:
+        if not self._polled[run.task_queue]:
+            return None
+        try:
+            return await AgentHandle(self._client, run.id).status()
+        except Exception:  # it gives no answer that this client can decode: a codec may raise anything
+            return None
+
+
+async def read_statuses(client: Client, runs: Sequence[WorkflowExecution | ListedRun]) -> dict[str, AgentStatus]:
+    """Return the statuses that answer in time, by the id of the run."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            answers = await StatusQueries(client).statuses(runs)
+    except (TimeoutError, RPCError):
+        return {}
+    return {run.id: status for run, status in zip(runs, answers, strict=True) if status}
+
+
 async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[ListedRun]:
     """Return the runs that meet the criteria, newest first.
 
@@ -210,7 +201,7 @@ async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[Listed
     """
     described = await _with_descriptions(client, rows)
     queried = [row for row in described if _is_live(row) and row.task_fails is None][:MAX_QUERIED_RUNS]
-    statuses = await read_statuses(client, [RunToQuery(row.id, row.task_queue) for row in queried])
+    statuses = await read_statuses(client, queried)
     return [_with_progress(row, statuses.get(row.id)) for row in described]
 
 

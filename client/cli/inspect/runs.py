@@ -24,7 +24,6 @@ from orga.client.runs.listing import (
     LIVE_STATE,
     ListedRun,
     RunFilter,
-    RunToQuery,
     StatusQueries,
     listed_runs,
     with_details,
@@ -206,8 +205,7 @@ async def list_runs(
         run_filter = RunFilter(running, agent, tenant, query, dead_letters)
         rows = await with_details(context.client, await listed_runs(context.client, run_filter, limit))
         if dead_letters:
-            queries = [RunToQuery(row.id, row.task_queue) for row in rows]
-            answers = await StatusQueries(context.client).statuses(queries)
+            answers = await StatusQueries(context.client).statuses(rows)
             statuses = {row.id: status for row, status in zip(rows, answers, strict=True)}
     if json:
         write_json([_run_json(row, statuses) for row in rows])
