@@ -26,19 +26,19 @@ from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.recall import learnings_text
 from orga.workflows.decisions.result import agent_result, fallback_output, with_gathered_text
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
-from orga.workflows.lifecycle import Lifecycle, input_and_state, state_to_begin_with
+from orga.workflows.lifecycle import Lifecycle, segment_start, state_to_begin_with
 from orga.workflows.phases import act, gate, reason
 from orga.workflows.phases.agent_run import Run, next_stop
 from orga.workflows.phases.control import visibility
-from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.delegation import report_pauses_to_parent
 from orga.workflows.phases.knowledge import persist_learnings, recall_context
@@ -119,11 +119,8 @@ class AgentLoop(Lifecycle[T]):
         enter_phase(run, "reasoning")
         with phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose_reply(run)
-        if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and can_retry_model_call(run.state, run.now)
-            if not is_asked_again:
-                run.change_state(observe.with_stop, Stop("error", proposed.detail))
-            await wait_if_paused(run)
+        if isinstance(proposed, ActivityError):
+            await reason.end_without_reply(run, proposed)
             return None
         run.change_state(observe.with_reply, proposed.classified.reply, proposed.conversation)
         return proposed
@@ -157,13 +154,11 @@ class AgentWorkflow(AgentLoop[AgentResult]):
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take any arguments, so that bad input fails the run with a clear error, and not each workflow task."""
-        info, now = workflow.info(), event_time()
-        before, origin = info.continued_run_id, info.original_execution_run_id
-        parent = info.parent.workflow_id if info.parent else ""
-        raw, carried = input_and_state(given)
+        start, parent_info = segment_start(given), workflow.info().parent
+        parent = parent_info.workflow_id if parent_info else ""
         state, problem = state_to_begin_with(
-            lambda: first_state(raw, carried, before, origin, now, parent=parent),
-            lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),
+            lambda: first_state(*start, parent=parent),
+            lambda: first_state(AgentInput(task="(invalid input)"), None, None, start.origin, start.now),
         )
         watches = [partial(report_pauses_to_parent, parent)] if parent else []
         self.begin_run(Run(state), problem, *watches)

@@ -20,11 +20,11 @@ from orga.workflows.decisions.goals.begin import first_goal, initial_goal_state
 from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_done_step
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
-from orga.workflows.lifecycle import Lifecycle, input_and_state, state_to_begin_with
+from orga.workflows.lifecycle import Lifecycle, segment_start, state_to_begin_with
 from orga.workflows.phases.agent_run import next_stop
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_argument
-from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_time
 from orga.workflows.phases.control.visibility import show_details, wait_if_paused
 from orga.workflows.phases.goals.ending import deliver_answer, use_best_effort_answer, write_final_answer
 from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
@@ -44,12 +44,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
-        info, now = workflow.info(), event_time()
-        origin = info.original_execution_run_id
-        raw, carried = input_and_state(given)
+        start = segment_start(given)
         state, problem = state_to_begin_with(
-            lambda: first_goal(raw, carried, info.continued_run_id, origin, now),
-            lambda: initial_goal_state(GoalInput(goal="(invalid input)"), origin, now),
+            lambda: first_goal(*start),
+            lambda: initial_goal_state(GoalInput(goal="(invalid input)"), start.origin, start.now),
         )
         self._goal = GoalRun(state)
         self.begin_run(self._goal, problem)
@@ -89,9 +87,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             pursuit = run.goal.pursuit
             stop = await self._next_stop()
             if stop is not None:
-                if (ended := await write_final_answer(run, stop)) is not None:
-                    return ended
-                continue  # new guidance has resumed the goal
+                ended = await write_final_answer(run, stop)
+                if ended is None:  # new guidance has resumed the goal
+                    continue
+                return ended
             try:
                 await GOAL_PHASES[pursuit.stage](run)
             except Interrupted:

@@ -6,7 +6,7 @@ are in `phases/control/handlers.py`. Guidance can resume a run that has ended, u
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -19,7 +19,7 @@ from orga.workflows.decisions.limits import parsed_extension, with_extension
 from orga.workflows.decisions.result import agent_status, parsed_page, shown_conversation
 from orga.workflows.decisions.tool_calls import call_questions, recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
-from orga.workflows.phases.agent_run import Run, name_run, show_start
+from orga.workflows.phases.agent_run import Run, describe_span, show_start
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.ask_people import announce_end
 from orga.workflows.phases.control.failure_text import failure_message, failure_text
@@ -31,7 +31,7 @@ from orga.workflows.phases.control.lifetime import (
     continue_as_new,
     run_to_completion,
 )
-from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_time
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import adopt_past, prepare_setup
@@ -143,13 +143,25 @@ T = TypeVar("T", bound=AgentResult)
 S = TypeVar("S", bound=AgentState)
 
 
-def input_and_state(given: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the first argument of a workflow, which is the input, and the second, which is the carried state.
+class SegmentStart(NamedTuple):
+    """The facts that a segment begins with."""
 
-    Each is None if it is missing. The next segment of a run gets the state. More arguments are ignored.
-    """
-    raw, carried, *_ = (*given, None, None)
-    return raw, carried
+    raw_input: Any
+    """The workflow's first argument. None in a later segment of a run."""
+    carried: Any
+    """The workflow's second argument: the state that the previous segment carried over, or None."""
+    before: str | None
+    """The run id of the execution before this one: the previous segment, or an earlier run by cron or a retry."""
+    origin: str
+    """The run id of this segment before any reset."""
+    now: datetime
+
+
+def segment_start(arguments: Sequence[Any]) -> SegmentStart:
+    """Return the start of this segment. More than two arguments are ignored."""
+    info = workflow.info()
+    raw_input, carried, *_ = (*arguments, None, None)
+    return SegmentStart(raw_input, carried, info.continued_run_id, info.original_execution_run_id, event_time())
 
 
 def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:
@@ -214,11 +226,11 @@ class Lifecycle(RunHandlers, Generic[T]):
         visibility.show_details(run)
         if run.state.setup is None:
             await self._prepare_setup()
-        if run.state.setup is None:
+        if run.state.setup is None:  # the run has ended before
             stop = run.stop_reason() or Stop("error", "nothing was prepared")
             self.settle_open_work(stop)
             return self._end_run(stop)
-        name_run(run.setup)
+        describe_span(run.setup)
         while (ended := await self._run_and_report_end()) is None:
             self.resume_after_end()
         return ended
@@ -254,7 +266,9 @@ class Lifecycle(RunHandlers, Generic[T]):
             stop = await self.run_until_stop()
         except ContinueAsNew:
             run.end_if_outgrown()
-            stop = run.state.stop or await self._continue_as_new()
+            if run.state.stop is None:
+                await self._continue_as_new()
+            stop = run.state.stop
         self.settle_open_work(stop)
         run.change_state(with_run_over)
         await self._watches.stop()
@@ -270,8 +284,9 @@ class Lifecycle(RunHandlers, Generic[T]):
         run = self._run
         state = continue_as_new_state(run.state, workflow.info().run_id)
         left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
-        if (cut := shortened_fields(run.state, state)) or left_out:
-            data: dict[str, Any] = {"fields_cut": cut} if cut else {}
+        fields_cut = shortened_fields(run.state, state)
+        if fields_cut or left_out:
+            data: dict[str, Any] = {"fields_cut": fields_cut} if fields_cut else {}
             run.change_state(
                 AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **data
             )

@@ -26,17 +26,17 @@ from orga.workflows.decisions.sessions.turns import (
     session_result,
     session_status,
 )
-from orga.workflows.lifecycle import input_and_state, state_to_begin_with
+from orga.workflows.lifecycle import segment_start, state_to_begin_with
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.ask_people import withdraw_all_questions
 from orga.workflows.phases.control.handlers import first_argument
-from orga.workflows.phases.control.run import ContinueAsNew, event_time, wall_time
+from orga.workflows.phases.control.run import ContinueAsNew, wall_time
 from orga.workflows.phases.control.visibility import show_details, show_phase, show_progress_now, wait_if_paused
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.types.control import InterventionKind, Stop
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.session import SessionState
+from orga.workflows.types.sessions.session import Session, SessionState
 from orga.workflows.types.sessions.session_input import AwaitTurnArgument, InterruptArgument, SessionInput
 from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
 
@@ -58,6 +58,10 @@ class _SessionRun(Run):
         self.change_state(lambda _: decide(self.session_state, *args, **kwargs))
 
     @property
+    def session(self) -> Session:
+        return self.session_state.session
+
+    @property
     def waits_for_cut_calls(self) -> bool:
         """Always true, because the next turn begins only after all work of the previous one has ended."""
         return True
@@ -70,7 +74,7 @@ class _SessionRun(Run):
     @property
     def lookup_id_prefix(self) -> str:
         """The prefix with the turn, so that lookups of two turns never share an idempotency key."""
-        return f"{super().lookup_id_prefix}.{self.session_state.session.turn}"
+        return f"{super().lookup_id_prefix}.{self.session.turn}"
 
     def usage_totals(self) -> UsageTotals:
         return self.session_state.total_usage
@@ -95,19 +99,18 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
-        info, now = workflow.info(), event_time()
-        origin = info.original_execution_run_id
-        raw, carried = input_and_state(given)
+        start = segment_start(given)
         state, problem = state_to_begin_with(
-            lambda: first_session(raw, carried, info.continued_run_id, origin, now),
-            lambda: initial_session_state(SessionInput(), origin, now),
+            lambda: first_session(*start),
+            lambda: initial_session_state(SessionInput(), start.origin, start.now),
         )
         self._session = _SessionRun(state)
-        self._cut_short = 0
+        self._interrupted_turn = 0
         """The number of the turn that the session's ending interrupted, or 0."""
         self._is_leaving = False
         """True if this segment is about to continue as new."""
-        self._awaiting = 0
+        self._open_awaits = 0
+        """The number of updates `await_turn` that wait."""
         self._has_ended_turn = False
         """True if this segment has ended a turn. Until then it begins a waiting message before it continues as new."""
         self.begin_run(self._session, problem)
@@ -122,7 +125,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._run.record_intervention()
         sent = messages.parsed_message(first_argument(message))
         self._session.change_session(messages.with_sent_message, sent)
-        return self._session.session_state.session.taken[sent.message_id].turn
+        return self._session.session.taken[sent.message_id].turn
 
     @send.validator
     def _validate_message(self, *message: Any) -> None:
@@ -137,32 +140,31 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended, or `again_in_s`, the seconds until the next call."""
         self._run.record_intervention()
-        turn = parse_record(AwaitTurnArgument, first_argument(wanted)).turn
-        if self._awaiting < MAX_AWAIT_UPDATES:
-            self._awaiting += 1
+        turn = _wanted_turn(wanted)
+        if self._open_awaits < MAX_AWAIT_UPDATES:
+            self._open_awaits += 1
             await workflow.wait_condition(
                 lambda: self._is_leaving or self._run.state.is_over or bool(self._find_result(turn))
             )
-            self._awaiting -= 1
+            self._open_awaits -= 1
         ended = self._find_result(turn)
         if ended is not None:
             return {"result": ended.model_dump(mode="json")}
-        return {"again_in_s": 0.0 if self._is_leaving else CROWDED_RETRY_S}  # the next segment has room again
+        has_room_soon = self._is_leaving  # in the next segment
+        return {"again_in_s": 0.0 if has_room_soon else CROWDED_RETRY_S}
 
     def _find_result(self, turn: int) -> TurnResult | None:
-        return turns.find_turn_result(self._session.session_state.session, turn)
+        return turns.find_turn_result(self._session.session, turn)
 
     @await_turn.validator
     def _validate_awaited_turn(self, *wanted: Any) -> None:
-        turns.check_awaited_turn(
-            self._session.session_state.session, parse_record(AwaitTurnArgument, first_argument(wanted)).turn
-        )
+        turns.check_awaited_turn(self._session.session, _wanted_turn(wanted))
 
     @workflow.update
     def interrupt(self, *why: Any) -> int:
         """Interrupt the current turn. Returns its number."""
         self._run.record_intervention()
-        turn = self._session.session_state.session.turn
+        turn = self._session.session.turn
         self._interrupt_turn(messages.parsed_interrupt(first_argument(why)))
         return turn
 
@@ -214,7 +216,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.query(name="turns")
     def latest(self) -> list[TurnResult]:
         """The results of the last turns, oldest first."""
-        return list(turns.results_within_limit(self._session.session_state.session))
+        return list(turns.results_within_limit(self._session.session))
 
     async def run_until_stop(self) -> Stop:
         """Run one turn after the other until the session ends, and return its ending."""
@@ -231,7 +233,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     async def _end_turn(self, stop: Stop) -> None:
         """End the turn: add its unread guidance to the conversation, and close its questions."""
-        run, turn = self._session, self._session.session_state.session.turn
+        run, turn = self._session, self._session.session.turn
         run.change_state(observe.with_inbox_drained, "reasoning")
         withdraw_all_questions(run)
         run.change_session(turns.with_turn_ended, stop, run.now)
@@ -245,17 +247,17 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     async def _begin_turn(self) -> Stop | None:
         """Begin the next turn once there is a message, unless one is running. If the session ends, return how."""
         run = self._session
-        if run.session_state.session.turn:
+        if run.session.turn:
             return None
         run.change_session(turns.with_idle_clock, run.now)
         show_details(run)
         show_phase(run)
         while (ending := turns.stop_between_turns(run.session_state)) is None:
             if run.state.paused:
-                await wait_if_paused(run, may_continue_as_new=True, is_over=lambda: run.session_state.session.closing)
+                await wait_if_paused(run, may_continue_as_new=True, is_over=lambda: run.session.closing)
                 run.change_session(turns.with_idle_clock_restarted, run.now)
                 continue
-            has_message = bool(run.session_state.session.queue)
+            has_message = bool(run.session.queue)
             if run.is_continue_as_new_due and (self._has_ended_turn or not has_message):
                 raise ContinueAsNew
             if has_message:
@@ -280,7 +282,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     def refuse_requeue(self) -> None:
         """Refuse a requeue between two turns, because a call belongs to a turn, with its budget and its user."""
-        if not self._session.session_state.session.turn:
+        if not self._session.session.turn:
             raise ValueError("no turn is running that could send it again; send a message first")
 
     async def set_fallback_output(self, stop: Stop) -> None:
@@ -295,20 +297,24 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     def settle_open_work(self, stop: Stop) -> None:
         """End the current turn together with the session. Record a result without a turn for each waiting message."""
-        run, turn = self._session, self._session.session_state.session.turn
+        run, turn = self._session, self._session.session.turn
         run.change_state(with_rest_refused)
         run.change_state(observe.with_inbox_drained)
         if turn:  # the ending of the session interrupts this turn
             withdraw_all_questions(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
-            self._cut_short = turn
+            self._interrupted_turn = turn
         run.change_session(turns.with_session_end)
 
     async def finish_run(self, ended: SessionResult) -> SessionResult:
-        if self._cut_short:
-            await self._store_turn_learnings(self._cut_short)
+        if self._interrupted_turn:
+            await self._store_turn_learnings(self._interrupted_turn)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ended
 
     def result(self, stop: Stop) -> SessionResult:
         return session_result(self._session.session_state, stop, self._run.now)
+
+
+def _wanted_turn(arguments: tuple[Any, ...]) -> int:
+    return parse_record(AwaitTurnArgument, first_argument(arguments)).turn

@@ -17,7 +17,6 @@ from orga.workflows.decisions.tool_calls import decision, recovery, repeated_cal
 from orga.workflows.decisions.tool_calls.calls import (
     idempotency_key,
     not_run_outcome,
-    refused_outcome,
     with_argument_change,
 )
 from orga.workflows.decisions.tool_calls.decision import undecided_text, with_undecided_end
@@ -53,16 +52,15 @@ async def execute_reply(run: Run, gated: GatedReply, phase: str) -> tuple[Outcom
     show_first_calls(run)
     iteration = run.state.iteration
     with phase_span("act", iteration):
-        unstarted = _begin_calls(run, gated)
+        gated = gated.with_rejections(unstarted_outcomes(run.state, gated.allowed))
+        run.result_bytes = 0
+        run.change_state(with_begun_calls, list(gated.allowed.values()))
         tasks = {
             index: asyncio.create_task(execute_call(run, allowed, f"{iteration}.{index}"))
             for index, allowed in permitted_calls(gated.results).items()
-            if index not in unstarted
         }
         await _settle_calls(run, gated, tasks)
-        outcomes = tuple(
-            _reply_outcome(result, tasks.get(index), unstarted.get(index)) for index, result in enumerate(gated.results)
-        )
+        outcomes = tuple(_reply_outcome(result, tasks.get(index)) for index, result in enumerate(gated.results))
     denied = repeated_calls.turned_down_calls(outcomes, verdicts, "denied")
     invalid = repeated_calls.invalid_calls(outcomes, verdicts)
     if repeated_calls.has_only_stopped_calls(outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
@@ -70,14 +68,6 @@ async def execute_reply(run: Run, gated: GatedReply, phase: str) -> tuple[Outcom
     run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)
     run.change_state(with_attempts, outcomes, run.now)
     return outcomes
-
-
-def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
-    """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
-    run.result_bytes = 0
-    unstarted = unstarted_outcomes(run.state, gated.allowed)
-    run.change_state(with_begun_calls, [call for index, call in gated.allowed.items() if index not in unstarted])
-    return unstarted
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
@@ -89,10 +79,10 @@ async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio
         await workflow.wait_condition(lambda: all(task.done() for task in sagas))
 
 
-def _reply_outcome(result: GateResult, task: asyncio.Task[Outcome] | None, unstarted: Outcome | None) -> Outcome:
+def _reply_outcome(result: GateResult, task: asyncio.Task[Outcome] | None) -> Outcome:
     if task is not None and result.permitted is not None:
         return with_argument_change(task_outcome(task, result.permitted), result.verdict)
-    return unstarted or result.rejected or refused_outcome(result.call, result.verdict)
+    return result.refusal
 
 
 async def execute_call(
@@ -136,7 +126,7 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
     run.raise_if_interrupted()
     run.change_state(recovery.without_letter, letter.letter_id)
     if result.permitted is None:
-        outcome = result.rejected or refused_outcome(letter.call, result.verdict)
+        outcome = result.refusal
     else:
         outcome = with_argument_change(await _execute_letter(run, result.permitted, place, letter), result.verdict)
     run.change_state(recovery.with_letter_answered, letter, outcome)
@@ -207,14 +197,15 @@ async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outc
     try:
         ongoing = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))
     except ValueError as error:
-        outcome, acted = not_run_outcome(allowed.call, str(error)), ()
+        outcome, parts = not_run_outcome(allowed.call, str(error)), ()
     else:
-        outcome, acted = await _carry_out_saga(ongoing, allowed.spec.max_result_bytes)
-    run.change_state(saga.with_saga_end, activity_id, outcome, acted)
+        outcome, parts = await _carry_out_saga(ongoing, allowed.spec.max_result_bytes)
+    run.change_state(saga.with_saga_end, activity_id, outcome, parts)
     return outcome
 
 
 async def _carry_out_saga(ongoing: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+    """Return the outcome of the saga, and those of all its steps and compensations."""
     try:
         refusal = saga.saga_problem(ongoing.run.state, ongoing.steps) or await _foreseen_problem(ongoing)
     except Interrupted:
@@ -238,7 +229,7 @@ async def _foreseen_problem(ongoing: _RunningSaga) -> str:
         results = await _judge_parts(ongoing, parts) if parts else ()
         for part, result in zip(parts, results, strict=True):
             if result.verdict.decision in {"deny", "invalid"}:
-                return saga.foreseen_denial_text(part.place, refused_outcome(part.call, result.verdict))
+                return saga.foreseen_denial_text(part.place, result.refusal)
     return ""
 
 
@@ -253,8 +244,7 @@ async def _execute_steps(ongoing: _RunningSaga) -> tuple[Outcome, ...]:
     """Return the outcomes of the steps that began, up to the first step that did not succeed."""
     run, outcomes = ongoing.run, list[Outcome]()
     for index in range(len(ongoing.steps)):
-        if run.state.paused:
-            await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+        await run.wait_until_resumed()
         if run.is_interrupted():
             break
         outcomes.append(await _execute_part(ongoing, ongoing.step(index), run.is_interrupted))
@@ -266,14 +256,14 @@ async def _execute_steps(ongoing: _RunningSaga) -> tuple[Outcome, ...]:
 async def _compensate_steps(ongoing: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations by the index of their step. A failed one does not stop the others."""
     undone: dict[int, Outcome] = {}
-    grace = ongoing.run.start_background_task(_wait_for_undo_grace(ongoing.run))
+    undo_grace = ongoing.run.start_background_task(_wait_for_undo_grace(ongoing.run))
     for index in saga.steps_to_compensate(ongoing.steps, outcomes):
         part = ongoing.compensation(index)
         if part is not None:
-            undone[index] = await _execute_part(ongoing, part, grace.done)
+            undone[index] = await _execute_part(ongoing, part, undo_grace.done)
             cause = saga_stop_text(SagaCourse(ongoing.steps, outcomes))
             ongoing.run.change_state(with_recovery_note, part.call, "compensate", cause, undone[index].status)
-    grace.cancel()
+    undo_grace.cancel()
     return undone
 
 
@@ -301,7 +291,7 @@ async def _execute_part(ongoing: _RunningSaga, part: _SagaPart, is_cut_short: Cu
     except Interrupted:
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     if result.permitted is None:
-        return refused_outcome(part.call, result.verdict)
+        return result.refusal
     if is_cut_short():
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     return with_argument_change(await _execute_allowed(ongoing, result.permitted, part, is_cut_short), result.verdict)
@@ -331,6 +321,7 @@ async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], allowed: All
 
 
 async def _end_run(run: Run, allowed: AllowedCall, _: str) -> Outcome:
+    """End the run, or let it continue if the model has not yet made a decision that is due."""
     if undecided := run.state.due_decisions:
         run.change_state(with_undecided_end)
         feedback = f"[Not ended] {undecided_text(undecided)}"
@@ -356,15 +347,16 @@ async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
 async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
     """Return a person's answer. If the run ends before there is one, the outcome is "not run"."""
     call, given = allowed.call, allowed.call.arguments
-    if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
+    options, default = given.get("options", ()), given.get("default", "")
+    if options and default and default not in options:
         return not_run_outcome(call, "default: give one of the options")
     question = build_question(
-        activity_id,  # the name of the question
+        activity_id,
         str(given["question"]),
         run.now,
         activity_id=activity_id,
-        options=given.get("options", ()),
-        default=given.get("default", ""),
+        options=options,
+        default=default,
         expires_s=given.get("expires_s"),
     )
     try:
@@ -374,8 +366,8 @@ async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome
     if decided.choice == "skip":
         why = decided.reason or "the operator gives no answer"
         return Outcome(call=call, status="ok", text="").with_own_text(before=f"[No answer] {why}; go on without.")
-    is_default = not decided.by and decided.reason  # the question expired
-    how = f"[Default answer: {decided.reason}]" if is_default else "[Answer of the operator]"
+    has_expired = not decided.by and bool(decided.reason)
+    how = f"[Default answer: {decided.reason}]" if has_expired else "[Answer of the operator]"
     return Outcome(call=call, status="ok", text=decided.result).with_own_text(before=f"{how}\n")
 
 

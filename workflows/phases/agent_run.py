@@ -27,7 +27,7 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
 
 
-def name_run(setup: Setup) -> None:
+def describe_span(setup: Setup) -> None:
     """Name the run's span after its agent, and record its model."""
     span = get_current_span()
     span.update_name(f"invoke_agent {setup.agent}")
@@ -38,6 +38,7 @@ def name_run(setup: Setup) -> None:
 
 
 def show_verdicts(verdicts: tuple[Verdict, ...]) -> None:
+    """Write the number of denials to the current span."""
     span = get_current_span()
     if span.is_recording():
         span.set_attribute(names.DENIED, sum(verdict.decision == "deny" for verdict in verdicts))
@@ -94,7 +95,7 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def is_waiting_given_up(self) -> bool:
-        """True if the run gives up that wait, because its parent has cancelled it."""
+        """True if the run gives up the wait of `waits_for_cut_calls`, because its parent has cancelled it."""
         return self.is_cancelled
 
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
@@ -104,10 +105,13 @@ class Run(ControlledRun[AgentState]):
             await workflow.wait_condition(lambda: self.is_waiting_given_up or all(task.done() for task in tasks))
 
     def stop_reason(self) -> Stop | None:
-        state = self.state
-        return state.stop if state.stop is not None and state.aborted is None else self.limit_stop()
+        """Return why the run ends now, or None. An abort, which `limit_stop` returns, comes before any other reason."""
+        if self.state.aborted is None and self.state.stop is not None:
+            return self.state.stop
+        return self.limit_stop()
 
     def limit_stop(self) -> Stop | None:
+        """Return the abort or the limit that ends the run now, or None."""
         return limits.stop_reason(self.state, self.state.config, self.now)
 
     @property
@@ -116,6 +120,7 @@ class Run(ControlledRun[AgentState]):
         return "0"
 
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
+        """The outputs of a goal's steps, as evidence of its learnings."""
         return ()
 
     def details(self, waits: Sequence[str]) -> str:
@@ -125,8 +130,9 @@ class Run(ControlledRun[AgentState]):
         return self.state.usage
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
+        attributes = super().progress_attributes()
         cost = self.usage_totals().cost_usd
-        return [*super().progress_attributes(), *([] if cost is None else [COST_USD.value_set(cost)])]
+        return attributes if cost is None else [*attributes, COST_USD.value_set(cost)]
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
         if workflow.unsafe.is_replaying():
@@ -151,15 +157,15 @@ class Run(ControlledRun[AgentState]):
 async def ask_for_budget(
     run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_continue_as_new: bool
 ) -> Stop | None:
-    """Wait until the limit is raised, and return None. If a person declines, return the ending."""
+    """Wait until the limit is raised or the run is interrupted. Return the ending if a person declines, else None."""
     question = limits.budget_question(run.state, stop, run.now)
     run.change_state(limits.with_budget_question, question)
     with suppress(Interrupted):  # the loop notices by itself that the run is to end
         asked = await ask_people(run, question, is_moot=is_raised, may_continue_as_new=may_continue_as_new)
-        declined = asked.resolution
-        if declined is not None and declined.choice == "abort":
-            return Stop("aborted", declined.reason or "aborted by the operator")
-        if declined is not None:
+        refusal = asked.resolution
+        if refusal is not None and refusal.choice == "abort":
+            return Stop("aborted", refusal.reason or "aborted by the operator")
+        if refusal is not None:
             return stop
     return None
 
@@ -167,11 +173,11 @@ async def ask_for_budget(
 async def next_stop(run: Run) -> Stop | None:
     """Return why the run ends now, such as an accepted answer, or None. At a limit, a person may be asked first."""
     while (stop := run.stop_reason()) is not None and limits.can_ask_for_budget(run.state, stop):
-        declined = await ask_for_budget(
+        ending = await ask_for_budget(
             run, stop, lambda limit=stop: run.stop_reason() != limit, may_continue_as_new=True
         )
-        if declined is not None:
-            return declined
+        if ending is not None:
+            return ending
     withdraw_question(run, "budget")
     return stop
 
@@ -182,19 +188,17 @@ MAX_CIRCUITS = 20
 
 def show_start(run: Run) -> None:
     tenant = run.state.input.tenant
-    upsert_attributes(
-        run,
-        AGENT.value_set(run.setup.agent),
-        *([TENANT.value_set(tenant)] if tenant else []),
-        *run.progress_attributes(),
-    )
+    fixed = [AGENT.value_set(run.setup.agent)]
+    if tenant:
+        fixed.append(TENANT.value_set(tenant))
+    upsert_attributes(run, *fixed, *run.progress_attributes())
 
 
 def show_first_calls(run: Run) -> None:
     """Write the progress when the first calls begin. A run that answers at once has no additional event."""
-    is_shown, run.are_calls_shown = run.are_calls_shown, True
-    if not is_shown and run.setup.loop_version >= FIRST_CALLS_SHOWN:
+    if not run.are_calls_shown and run.setup.loop_version >= FIRST_CALLS_SHOWN:
         show_progress_now(run)
+    run.are_calls_shown = True
 
 
 def show_dead_letters(run: Run, failed_deliveries: int = 0) -> None:

@@ -46,7 +46,7 @@ from orga.workflows.types.tool_calls.gate import (
     COMPENSATED_PURPOSES,
     UNCONFIRMED_PURPOSES,
     call_activity_id,
-    permit_text,
+    permit_terms,
 )
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import (
@@ -59,7 +59,7 @@ from orga.workflows.types.tool_calls.tools import (
 )
 
 
-def _circuit_refusal(run: Run, spec: ToolSpec) -> str:
+def _admit_by_circuit(run: Run, spec: ToolSpec) -> str:
     """Let a call begin at the tool's circuit, and return "". If the circuit is open, return the text for the model."""
     state, refusal = dispatch.admit_by_circuit(run.state, spec, run.now)
     run.change_state(lambda _: state)
@@ -235,50 +235,52 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
 
 
 async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    call, spec, options = allowed.call, allowed.spec, allowed.spec.options
-    if refusal := _circuit_refusal(run, spec):
+    spec = allowed.spec
+    if refusal := _admit_by_circuit(run, spec):
         return FailedCall(refusal, KnownEffect.NOT_RUN)
-    request = _tool_request(run, allowed, identity)
-    limit_s = options.timeout_s or run.config.tool_timeout_s
-    if (step_s := run.state.step_timeout_s) is not None:  # the limit of a goal's steps applies to every tool
-        limit_s = min(limit_s, step_s)
-    try:  # a worker of another maker may return any JSON
-        if options.execution == "local":
-            result: Any = await workflow.execute_local_activity(
-                spec.name,
-                request,
-                activity_id=identity.activity_id,
-                start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
-                retry_policy=_retry_policy(run, allowed),
-                local_retry_threshold=LOCAL_RETRY_THRESHOLD,
-                summary=argument_summary(call, spec),
-            )
-        else:
-            result = await run.wait_for_event(
-                workflow.execute_activity(
-                    spec.name,
-                    request,
-                    activity_id=identity.activity_id,
-                    task_queue=options.task_queue,
-                    start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
-                    schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
-                    heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
-                    retry_policy=_retry_policy(run, allowed),
-                    cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                    summary=argument_summary(call, spec),
-                )
-            )
-        output = ToolOutput.model_validate(result)
+    try:
+        result = await _execute_activity(run, allowed, _tool_request(run, allowed, identity), identity.activity_id)
     except (asyncio.CancelledError, FailureError) as error:
         if is_cancelled_exception(error):
             _change_circuit(run, spec, dispatch.with_circuit_released)
-            return cancelled_outcome(call, spec)
+            return cancelled_outcome(allowed.call, spec)
         _count_failure(run, spec, error)
         return _failed_call(spec, error)
     _change_circuit(run, spec, dispatch.with_circuit_success)
     if spec.name in KNOWLEDGE_TOOLS:
         run.change_state(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
-    return _successful_outcome(run, allowed, identity, output)
+    return _successful_outcome(run, allowed, identity, result)
+
+
+async def _execute_activity(run: Run, allowed: AllowedCall, request: ToolRequest, activity_id: str) -> Any:
+    spec, options = allowed.spec, allowed.spec.options
+    limit_s = options.timeout_s or run.config.tool_timeout_s
+    if (step_s := run.state.step_timeout_s) is not None:  # the limit of a goal's steps applies to every tool
+        limit_s = min(limit_s, step_s)
+    if options.execution == "local":
+        return await workflow.execute_local_activity(
+            spec.name,
+            request,
+            activity_id=activity_id,
+            start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
+            retry_policy=_retry_policy(run, allowed),
+            local_retry_threshold=LOCAL_RETRY_THRESHOLD,
+            summary=argument_summary(allowed.call, spec),
+        )
+    return await run.wait_for_event(
+        workflow.execute_activity(
+            spec.name,
+            request,
+            activity_id=activity_id,
+            task_queue=options.task_queue,
+            start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
+            schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
+            heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
+            retry_policy=_retry_policy(run, allowed),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=argument_summary(allowed.call, spec),
+        )
+    )
 
 
 async def report_completion(
@@ -305,10 +307,11 @@ async def report_completion(
         )
     except (asyncio.CancelledError, FailureError) as error:
         return cancelled_outcome(call, spec) if is_cancelled_exception(error) else _failed_call(spec, error)
-    return _successful_outcome(run, allowed, identity, ToolOutput.model_validate(result))
+    return _successful_outcome(run, allowed, identity, result)
 
 
-def _successful_outcome(run: Run, allowed: AllowedCall, identity: CallIdentity, output: ToolOutput) -> Outcome:
+def _successful_outcome(run: Run, allowed: AllowedCall, identity: CallIdentity, result: Any) -> Outcome:
+    output = ToolOutput.model_validate(result)  # it accepts any JSON, because other workers may return any
     run.result_bytes += len(output.content.encode())
     text = clip(output.content, allowed.spec.max_result_bytes)
     return Outcome(call=allowed.call, status="ok", text=text, result=identity.activity_id).with_media(output.media)
@@ -330,8 +333,10 @@ def _known_effect(spec: ToolSpec, error: BaseException) -> KnownEffect:
 
 def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> ToolRequest:
     call, spec = allowed.call, allowed.spec
-    is_awaited = (run.waits_for_cut_calls and not identity.is_before_reasoning) or is_acting_step(allowed)
-    permit = permit_text(allowed.verdict.permit, allowed.verdict.version, allowed.purpose, allowed.approver)
+    must_end_first = run.waits_for_cut_calls and not identity.is_before_reasoning
+    is_awaited = must_end_first or is_acting_step(allowed)
+    signature, terms = allowed.verdict.permit, permit_terms(allowed.verdict.version, allowed.purpose, allowed.approver)
+    permit = f"{signature}{terms}" if signature else ""
     optional = {"digest": spec.digest, "permit": permit, "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
@@ -342,7 +347,8 @@ def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Too
         given["caller"] = Caller.from_facts(run.setup.agent, facts.tenant, facts.trusted_context, allowed.approver)
     if identity.given is not None:
         given["given"] = identity.given
-    if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":
+    has_retries = max_attempts(spec, run.config) != 1
+    if has_retries and spec.options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
     return ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)
 

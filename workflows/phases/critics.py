@@ -17,22 +17,22 @@ from orga.workflows.decisions.critique import (
     summed_usage,
     unapproved_remark,
 )
-from orga.workflows.decisions.limits import can_retry_model_call, output_allowance, server_timeout_seconds
+from orga.workflows.decisions.limits import output_allowance, server_timeout_seconds
 from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.ask_people import ask_people
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
-from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.gate import (
     AllowedCall,
     AnswerConclusion,
     GatedReply,
+    answer_call,
     answer_conclusion,
     occasion_id,
 )
-from orga.workflows.phases.reason import ModelCall, execute_model_call
+from orga.workflows.phases.reason import ModelCall, execute_model_call, may_ask_again
 from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Reply, ToolCall
@@ -67,22 +67,25 @@ class ReviewSubject(NamedTuple):
         return "" if self.call.name == ANSWER else self.call.call_id
 
 
-def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: critique.Conclusion) -> None:
+def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, conclusion: critique.Conclusion) -> None:
     run.change_state(
         critique.with_critique_note,
         subject.critic,
         subject.journal_target,
         found,
-        then,
+        conclusion,
         place=subject.place,
         call_id=subject.call_id,
     )
 
 
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
-    """Return the critic's verdict. This and the functions below raise `Interrupted` if the run ends first."""
+    """Return the critic's verdict. If the review fails, `on_failure` decides.
+
+    This and the functions below raise `Interrupted` if the run ends first.
+    """
     critic = subject.critic
-    found = await (_assess_by_model if critic.rubric else _ask_person)(run, subject)
+    found = await _assess_by_model(run, subject) if critic.is_model else await _ask_person(run, subject)
     if not found.failure:
         return found
     if critic.on_failure == "open":
@@ -94,7 +97,10 @@ async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def _ask_person(run: Run, subject: ReviewSubject, why: str = "") -> Assessment:
-    """Return a person's verdict. The person is asked in the way of a held call: in the inbox, with a stopped clock."""
+    """Return a person's verdict. The person is asked as about a held call: in the inbox, with a stopped clock.
+
+    `why` is the reason why the person is asked and not the model.
+    """
     critic, terms = subject.critic, subject.critic.person
     if terms is None:
         return Assessment(approved=False, reviewer="person", failure="no person is named")
@@ -112,11 +118,11 @@ async def _ask_person(run: Run, subject: ReviewSubject, why: str = "") -> Assess
     answer = (await ask_people(run, question)).items[0].answer
     if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
-    is_instead_of_model = bool(critic.rubric)
-    return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=is_instead_of_model)
+    return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=critic.is_model)
 
 
 async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
+    """Return a model's verdict. If its first reply cannot be read, it gets the problem and replies once more."""
     critic, problem, usage = subject.critic, "", None
     reviewer = f"model:{critic.model or run.setup.model}"
     if len(subject.text.encode()) > MAX_SUBJECT_BYTES:
@@ -141,11 +147,12 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def _ask_model(run: Run, subject: ReviewSubject, number: int, problem: str) -> Reply | str:
+    """Return the model's reply number `number`, from 0, or the text of the failure."""
     while True:
         reply = await execute_model_call(run, _model_call(run, subject, number, problem))
         if isinstance(reply, Reply):
             return reply
-        if not (is_out_of_time(reply) and can_retry_model_call(run.state, run.now)):
+        if not may_ask_again(run, reply):
             return failure_text(reply)
 
 
@@ -173,9 +180,9 @@ def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> 
     )
 
 
-class _ReviewResult(NamedTuple):
-    found: Assessment
-    then: critique.Conclusion
+class _Review(NamedTuple):
+    assessment: Assessment
+    conclusion: critique.Conclusion
 
 
 _CHANGE_IF_NOT_ACCEPTED = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
@@ -196,15 +203,15 @@ async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) 
     remarks: list[str] = []
     for critic in critics:
         text = run.state.partial + reply.text
-        shown = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-        subject = ReviewSubject(critic, shown, str(run.state.iteration), "", text)
-        concluded = await _conclude_review(run, subject)
+        subject = ReviewSubject(critic, answer_call(text), str(run.state.iteration), "", text)
+        review = await _review(run, subject)
         run.raise_if_interrupted()
-        if concluded.then in _CHANGE_IF_NOT_ACCEPTED:
-            return answer_conclusion(_CHANGE_IF_NOT_ACCEPTED[concluded.then], reply, critic, concluded.found)
+        if review.conclusion in _CHANGE_IF_NOT_ACCEPTED:
+            return answer_conclusion(_CHANGE_IF_NOT_ACCEPTED[review.conclusion], reply, critic, review.assessment)
         run.change_state(critique.with_round, critic, is_sent_back=False)
-        remarks.append(unapproved_remark(critic, concluded.found))
-    return answer_conclusion(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
+        if remark := unapproved_remark(critic, review.assessment):
+            remarks.append(remark)
+    return answer_conclusion(critique.with_accepted_answer, reply, tuple(remarks))
 
 
 async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
@@ -241,48 +248,46 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
         return gated
     iteration = run.state.iteration
     subjects = {index: _call_subject(critic, call, f"{iteration}.{index}") for index, call in reviewed.items()}
-    concluded = await _conclude_reviews(run, critic, subjects)
+    reviews = await _review_all(run, critic, subjects)
     rejected = {
-        index: critique.rejected_call_outcome(run.state, gated.results[index].call, critic, each.found)
-        for index, each in concluded.items()
-        if each.then == "revise"
+        index: critique.rejected_call_outcome(run.state, gated.results[index].call, critic, review.assessment)
+        for index, review in reviews.items()
+        if review.conclusion == "revise"
     }
-    for each in concluded.values():
-        if each.then == "ended" and not run.is_interrupted():
-            run.change_state(observe.with_stop, critic_stop(critic, each.found))
+    for review in reviews.values():
+        if review.conclusion == "ended" and not run.is_interrupted():
+            run.change_state(observe.with_stop, critic_stop(critic, review.assessment))
     run.change_state(critique.with_round, critic, is_sent_back=bool(rejected))
     return gated.with_rejections(rejected)
 
 
-async def _conclude_reviews(
-    run: Run, critic: Critic, subjects: Mapping[int, ReviewSubject]
-) -> dict[int, _ReviewResult]:
-    """Return the consequence of each review. A person is asked about all calls at once.
+async def _review_all(run: Run, critic: Critic, subjects: Mapping[int, ReviewSubject]) -> dict[int, _Review]:
+    """Return the reviews by the index of their call. A person is asked about all calls at once.
 
     A model reviews one call after the other, so that no more than one review exceeds a budget.
     """
-    if not critic.rubric:  # the critic is a person
-        reviews = [asyncio.create_task(_conclude_review(run, each)) for each in subjects.values()]
-        await asyncio.gather(*reviews, return_exceptions=True)  # an error is raised only after all reviews have ended
-        return {index: review.result() for index, review in zip(subjects, reviews, strict=True)}
-    concluded: dict[int, _ReviewResult] = {}
+    if not critic.is_model:
+        tasks = {index: asyncio.create_task(_review(run, subject)) for index, subject in subjects.items()}
+        await asyncio.gather(*tasks.values(), return_exceptions=True)  # an error is raised only after all have ended
+        return {index: task.result() for index, task in tasks.items()}
+    reviews: dict[int, _Review] = {}
     for index, subject in subjects.items():
-        each = await _conclude_review(run, subject)
-        concluded[index] = each
-        if each.then == "ended":
+        reviews[index] = await _review(run, subject)
+        if reviews[index].conclusion == "ended":
             break
-    return concluded
+    return reviews
 
 
-async def _conclude_review(run: Run, subject: ReviewSubject) -> _ReviewResult:
+async def _review(run: Run, subject: ReviewSubject) -> _Review:
+    """Review the subject, and record what follows from it. After too many rejections, a person may be asked."""
     critic, found = subject.critic, await assess_subject(run, subject)
-    then = critique.review_conclusion(run.state, critic, found)
-    _note_critique(run, subject, found, then)
-    if then == "asked":
+    conclusion = critique.review_conclusion(run.state, critic, found)
+    _note_critique(run, subject, found, conclusion)
+    if conclusion == "asked":
         found = await _ask_person(run, subject, escalation_reason(critic, found))
-        then = "accepted" if found.approved else "ended"
-        _note_critique(run, subject, found, then)
-    return _ReviewResult(found, then)
+        conclusion = "accepted" if found.approved else "ended"
+        _note_critique(run, subject, found, conclusion)
+    return _Review(found, conclusion)
 
 
 def _call_subject(critic: Critic, call: ToolCall, place: str) -> ReviewSubject:

@@ -210,17 +210,16 @@ class _InterventionRelay:
         return state.paused != self._is_paused or len(state.inbox) > self._sent_count
 
     async def send_next(self) -> None:
-        """Pass on one intervention. The next one has to wait, because the server does not keep signals in order."""
+        """Pass on one unsent intervention. The next one has to wait: the server does not keep signals in order."""
         state = self._run.state
         if state.paused != self._is_paused:
             self._is_paused = state.paused
             await _signal_child(self._child, "pause" if state.paused else "resume")
-        elif len(state.inbox) > self._sent_count:
+        elif self.has_unsent:
             item = state.inbox[self._sent_count]
             self._sent_count += 1
-            if not item.is_for_delegates:
-                return
-            await _signal_child(self._child, item.kind, signal_argument(item))
+            if item.is_for_delegates:
+                await _signal_child(self._child, item.kind, signal_argument(item))
 
 
 async def _signal_child(child: ChildHandle, signal: str, *arguments: str | dict[str, str]) -> None:
@@ -241,10 +240,10 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
     own_id, parent = workflow.info().workflow_id, workflow.get_external_workflow_handle(parent_id)
     while True:
         await workflow.wait_condition(lambda: is_paused_by_people(run.state) != run.state.told_held)
-        held = is_paused_by_people(run.state)
+        is_held = is_paused_by_people(run.state)
         try:
-            await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, held])
+            await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, is_held])
         except FailureError:  # the parent has ended
             return
         # set after the signal: if continue-as-new comes between, the next segment reports it again
-        run.change_state(AgentState.with_family, told_held=held)
+        run.change_state(AgentState.with_family, told_held=is_held)

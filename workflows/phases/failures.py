@@ -22,52 +22,59 @@ from orga.workflows.types.tool_calls.tools import (
 )
 
 
+def _application_type(error: BaseException) -> str | None:
+    """Return the type that an activity gave its failure, or None for any other failure, such as a time-out."""
+    cause = root_cause(error)
+    return cause.type if isinstance(cause, ApplicationError) else None
+
+
+def _has_detail(error: BaseException, detail: str) -> bool:
+    cause = root_cause(error)
+    return isinstance(cause, ApplicationError) and detail in cause.details
+
+
 def is_out_of_time(error: BaseException) -> bool:
     """Return True if the attempts used up their time, or the next one would come too late."""
     if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
         return True
     cause = root_cause(error)
-    if isinstance(cause, ApplicationError):
-        return OUT_OF_TIME in cause.details
-    return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
+    is_server_limit = isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
+    return is_server_limit or _has_detail(error, OUT_OF_TIME)
 
 
 def is_invalid_input(error: BaseException) -> bool:
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
+    return _application_type(error) == "InvalidInput"
 
 
-def is_infrastructure_failure(error: BaseException, final: Collection[str] = ()) -> bool:
+def is_infrastructure_failure(error: BaseException, non_retryable_types: Collection[str] = ()) -> bool:
     """Return True if the failure counts against the tool's health: a time-out, or a failure that a retry might cure.
 
-    `final` are the error types that the tool's options call final.
+    `non_retryable_types` are those of the tool's options.
     """
     cause = root_cause(error)
     if isinstance(cause, ApplicationError):
-        may_be_cured = not cause.non_retryable or OUT_OF_TIME in cause.details
-        return may_be_cured and cause.type not in OUTSIDE_STOPS and cause.type not in final
+        might_be_cured = not cause.non_retryable or OUT_OF_TIME in cause.details
+        return might_be_cured and cause.type not in {*OUTSIDE_STOPS, *non_retryable_types}
     return isinstance(cause, TimeoutError)
 
 
 def is_turned_away_by_worker(error: BaseException) -> bool:
     """Return True if a worker rejected the call before it started: by an open circuit, or without a permit."""
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and cause.type in {CIRCUIT_OPEN, NOT_PERMITTED}
+    return _application_type(error) in {CIRCUIT_OPEN, NOT_PERMITTED}
 
 
 def is_context_overflow(error: BaseException) -> bool:
     """Return True if the provider refused a model call because its context is too long."""
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
+    return _application_type(error) == "ContextOverflow"
 
 
 def is_refused_content(error: BaseException) -> bool:
     """Return True if a content filter of the provider refused the input of a model call."""
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and cause.type == "ContentRefused"
+    return _application_type(error) == "ContentRefused"
 
 
 def asked_inputs(error: BaseException) -> AskedInputs | None:
+    """Return the inputs that a tool's server asked for, or None if the call failed for another reason."""
     cause = root_cause(error)
     if not isinstance(cause, ApplicationError) or cause.type != INPUT_REQUIRED:
         return None
@@ -90,23 +97,17 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
         return cause.type != TimeoutType.SCHEDULE_TO_START
     if not isinstance(cause, ApplicationError):
         return effect == "irreversible"
-    if cause.type in UNKNOWN_OUTCOMES or not {EARLIER_UNKNOWN, MAYBE_DONE, DONE}.isdisjoint(_text_details(cause)):
+    some_attempt_may_have_acted = any(detail in cause.details for detail in (EARLIER_UNKNOWN, MAYBE_DONE, DONE))
+    if cause.type in UNKNOWN_OUTCOMES or some_attempt_may_have_acted:
         return True
     return effect == "irreversible" and NOT_DONE not in cause.details
 
 
 def had_effect(error: BaseException) -> bool:
     """Return True if the call certainly had its effect, although its answer is unusable."""
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and DONE in cause.details
+    return _has_detail(error, DONE)
 
 
 def may_still_act(error: BaseException) -> bool:
     """Return True if the call's work may still act, because its worker cut it off and could not stop it."""
-    cause = root_cause(error)
-    return isinstance(cause, ApplicationError) and GOES_ON in cause.details
-
-
-def _text_details(error: ApplicationError) -> set[str]:
-    """Return the details that are text. A foreign worker may send other JSON, which no set can hold."""
-    return {detail for detail in error.details if isinstance(detail, str)}
+    return _has_detail(error, GOES_ON)

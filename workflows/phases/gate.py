@@ -15,6 +15,7 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.result import gate_summary
+from orga.workflows.decisions.tool_calls.calls import refused_outcome
 from orga.workflows.phases.agent_run import Run, show_verdicts
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
@@ -61,7 +62,7 @@ class GateResult(NamedTuple):
     verdict: Verdict
     permitted: AllowedCall | None = None
     rejected: Outcome | None = None
-    """The outcome of an allowed call that a later stage rejected."""
+    """The outcome of an allowed call that a later stage rejected, or that is not started."""
     place: str = ""
     """The call's activity id, which a permit is bound to. For an answer: its iteration."""
 
@@ -70,6 +71,11 @@ class GateResult(NamedTuple):
         """The call that the verdict is about. Policy or a person may have replaced the model's arguments."""
         arguments = self.verdict.arguments
         return self.call if arguments is None else self.call.with_arguments(arguments)
+
+    @property
+    def refusal(self) -> Outcome:
+        """The outcome of a call that is not permitted."""
+        return self.rejected or refused_outcome(self.call, self.verdict)
 
     def with_rejection(self, outcome: Outcome) -> "GateResult":
         return self._replace(permitted=None, rejected=outcome)
@@ -108,16 +114,12 @@ class GatedReply(NamedTuple):
         return self.classified.reply
 
     @property
-    def answer(self) -> Verdict | None:
-        return None if self.reply.calls else self.results[0].verdict
-
-    @property
     def allowed(self) -> dict[int, ToolCall]:
         """The calls that may be carried out, by their index in the reply, with the arguments that policy changed."""
         return {index: allowed.call for index, allowed in permitted_calls(self.results).items()}
 
     def with_rejections(self, outcomes: Mapping[int, Outcome]) -> "GatedReply":
-        """Return the reply with these outcomes of calls that a stage rejected, by their index in the reply."""
+        """Return the reply with these outcomes of calls that are not carried out, by their index in the reply."""
         results = dict(enumerate(self.results))
         rejected = {index: results[index].with_rejection(outcome) for index, outcome in outcomes.items()}
         return self._replace(results=tuple((results | rejected).values()))
@@ -125,25 +127,24 @@ class GatedReply(NamedTuple):
 
 async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
     """Ask the policy engine. Any failure is a denial. Raise Interrupted if the run ends before there is a decision."""
-    reply = classified.reply
+    reply, iteration = classified.reply, run.state.iteration
     if reply.calls:
-        places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
+        places = tuple(f"{iteration}.{index}" for index in range(len(reply.calls)))
         results = await judge_calls(run, reply.calls, places)
     else:
-        answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
-        place = str(run.state.iteration)
-        verdicts = await ask_for_verdicts(run, gate_request(run, (answer,), (place,)), run.is_interrupted)
-        results = (GateResult(answer, verdicts[0], place=place),)
+        results = await judge_calls(run, (answer_call(run.state.partial + reply.text),), (str(iteration),))
     return GatedReply(classified, results, run.paused_seconds())
+
+
+def answer_call(text: str) -> ToolCall:
+    """Return an answer in the form of a call, in which it is judged and shown to people."""
+    return ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
 
 
 async def is_text_allowed(run: Run, text: str) -> bool:
     """Return True if a run without an answer may end with this text. It is judged like an answer, within seconds."""
-    answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-    request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
-    deadline = run.start_background_task(
-        run.wait_for_event(workflow.sleep(ENDING_TIMEOUT_S, summary="to judge what was gathered"))
-    )
+    request = gate_request(run, (answer_call(text),), (ENDING,), "ending").without_schema()
+    deadline = run.start_timer(ENDING_TIMEOUT_S, "to judge what was gathered")
     try:
         verdicts = await ask_for_verdicts(run, request, deadline.done)
     except Interrupted:
@@ -233,15 +234,17 @@ def gate_request(
     run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
     """Return the request about these calls, or about an answer in the form of a call."""
-    is_answer = any(call.name == ANSWER for call in calls)
-    names = set[str]() if is_answer else {call.name for call in calls}
+    answer = next((call.arguments["answer"] for call in calls if call.name == ANSWER), None)
+    if answer is not None:
+        calls = ()
+    names = {call.name for call in calls}
     return GateRequest(
         agent=run.setup.agent,
         iteration=0 if purpose == "hydration" else run.state.iteration,
         engine=run.setup.policy,
-        calls=() if is_answer else calls,
+        calls=calls,
         places=places,
-        answer=calls[0].arguments["answer"] if is_answer else None,
+        answer=answer,
         purpose=purpose,
         depth=run.state.input.lineage.depth,
         taint=run.state.taint,

@@ -63,20 +63,17 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     call = recall.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):
         return
-    was_aborted = run.state.aborted is not None
-    within_s = ABORTED_LEARNING_TIMEOUT_S if was_aborted else LEARNING_TIMEOUT_S
-    deadline = run.start_background_task(
-        run.wait_for_event(workflow.sleep(within_s, summary="to store what was learnt"))
-    )
+    limit_s = LEARNING_TIMEOUT_S if run.state.aborted is None else ABORTED_LEARNING_TIMEOUT_S
+    deadline, has_new_abort = run.start_timer(limit_s, "to store what was learnt"), run.watch_for_abort()
 
     def is_late() -> bool:
-        return deadline.done() or (run.state.aborted is not None and not was_aborted)
+        return deadline.done() or has_new_abort()
 
     try:
-        results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
-        if results[0].permitted is not None:
-            place = CallIdentity(LEARNINGS, recall.learning_key(run.state, turn), is_late)
-            await run.settle_tasks([asyncio.create_task(execute_attempt(run, results[0].permitted, place))], is_late)
+        (result,) = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
+        if result.permitted is not None:
+            identity = CallIdentity(LEARNINGS, recall.learning_key(run.state, turn), is_late)
+            await run.settle_tasks([asyncio.create_task(execute_attempt(run, result.permitted, identity))], is_late)
     except Interrupted:
         return
     finally:

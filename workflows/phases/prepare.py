@@ -17,7 +17,6 @@ from orga.workflows.decisions.begin import size_problem
 from orga.workflows.decisions.fork import with_past
 from orga.workflows.decisions.hydration import find_references
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.tool_calls.calls import refused_outcome
 from orga.workflows.decisions.tool_calls.decision import fact_problems
 from orga.workflows.decisions.tool_calls.dispatch import with_begun_calls
 from orga.workflows.phases import gate
@@ -87,8 +86,8 @@ async def prepare_setup(run: Run) -> Setup:
     run.raise_if_interrupted()
     setup = await run.wait_for_result(asyncio.create_task(run.wait_for_event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
-    lacking = "; ".join(fact_problems(setup.decisions, run.state.input))
-    if problem := lacking or size_problem(run.state, setup):
+    missing_facts = "; ".join(fact_problems(setup.decisions, run.state.input))
+    if problem := missing_facts or size_problem(run.state, setup):
         raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
 
@@ -128,17 +127,17 @@ async def hydrate(run: Run) -> None:
         return
     config = run.config.pre_hydration or PreHydration()
     references = find_references(run.state.input.task, config) if config.enabled else ()
-    looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
-    calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
+    lookups = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
+    calls = tuple(lookup.call for lookup in lookups if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
     if calls:
         enter_phase(run, "hydrating")
         with phase_span("hydrate", 0):
             outcomes = await _execute_lookups(run, calls, config.timeout_s)
         run.change_state(hydration.with_lookup_calls, outcomes)
-    late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
+    why_missing = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    resolved = hydration.resolved_references(looked_up, by_id, late)
+    resolved = hydration.resolved_references(lookups, by_id, why_missing)
     run.change_state(hydration.with_hydration, resolved, config.max_context_tokens)
     await wait_if_paused(run)
 
@@ -158,7 +157,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
     tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settle_lookups(run, list(tasks.values()), timeout_s)
     return tuple(
-        task_outcome(tasks[index], permitted[index]) if index in tasks else refused_outcome(result.call, result.verdict)
+        task_outcome(tasks[index], permitted[index]) if index in tasks else result.refusal
         for index, result in enumerate(results)
     )
 
@@ -167,6 +166,6 @@ async def _settle_lookups(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_
     """Wait for all lookups, for the deadline, or for the end of the run. Lookups that have ended keep their results."""
     if not tasks:
         return
-    deadline = run.start_background_task(run.wait_for_event(workflow.sleep(timeout_s, summary="pre-hydration")))
+    deadline = run.start_timer(timeout_s, "pre-hydration")
     await run.settle_tasks(tasks, lambda: deadline.done() or run.is_interrupted())
     deadline.cancel()

@@ -22,8 +22,14 @@ from orga.workflows.decisions.conversation import (
     with_calibration,
     with_frame_size,
 )
-from orga.workflows.decisions.limits import lowered_effort, output_allowance, server_timeout_seconds, stop_reason
-from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
+from orga.workflows.decisions.limits import (
+    can_retry_model_call,
+    lowered_effort,
+    output_allowance,
+    server_timeout_seconds,
+    stop_reason,
+)
+from orga.workflows.decisions.observe import ClassifiedReply, classify_reply, with_stop
 from orga.workflows.decisions.refused_content import (
     with_new_replaced,
     with_refusal_noted,
@@ -34,8 +40,10 @@ from orga.workflows.decisions.result import reason_summary, without_refused_call
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.control.visibility import wait_if_paused
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, is_refused_content
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, short_digest
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.messages import Reply, ranges_length
 from orga.workflows.types.state import AgentState
@@ -141,22 +149,12 @@ class ProposedReply(NamedTuple):
     conversation: Conversation
 
 
-class NoReply(NamedTuple):
-    """The model call did not succeed."""
-
-    detail: str
-    is_out_of_time: bool = False
-    """The server gave up at its limit, which ignores pauses. If time is left on the clock, the model is asked again."""
-    is_overflow: bool = False
-    is_refused_content: bool = False
-
-
 class ModelPrompt(NamedTuple):
     """A request to the model: its activity, the type of its request, and the type of its reply."""
 
     activity: str = "reason"
-    request: Callable[[int, ContextRef], ReasonRequest] = lambda number, context: ReasonRequest(
-        iteration=number, context=context
+    request: Callable[[int, ContextRef], ReasonRequest] = lambda iteration, context: ReasonRequest(
+        iteration=iteration, context=context
     )
     result: type[Reply] = Reply
 
@@ -164,25 +162,43 @@ class ModelPrompt(NamedTuple):
 NEXT_STEP_PROMPT = ModelPrompt()
 
 
-async def propose_reply(run: Run, prompt: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
-    """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more."""
+async def propose_reply(run: Run, prompt: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | ActivityError:
+    """Return the model's proposal, or the error of its last attempt.
+
+    A context that is too long for the model is halved, if possible, and sent once more.
+    """
     run.change_state(with_frame_size)
     context, sent = await compact_context(run, message_budget(run.state))
     answer = await _ask_model(run, prompt, context, sent)
-    if isinstance(answer, NoReply) and answer.is_refused_content:
-        return await _ask_without_refused(run, prompt, context, answer)
-    if isinstance(answer, ProposedReply) or not answer.is_overflow:
+    if isinstance(answer, ProposedReply):
         return answer
-    shorter_context, shorter = await compact_context(run, halved_budget(sent))
-    return await _ask_model(run, prompt, shorter_context, shorter) if shorter.tokens < sent.tokens else answer
+    if is_refused_content(answer):
+        return await _ask_without_refused(run, prompt, context, answer)
+    if is_context_overflow(answer):
+        shorter_context, shorter = await compact_context(run, halved_budget(sent))
+        if shorter.tokens < sent.tokens:
+            return await _ask_model(run, prompt, shorter_context, shorter)
+    return answer
+
+
+def may_ask_again(run: Run, error: ActivityError) -> bool:
+    """Return True if the server gave up at its limit, which ignores pauses, while time is left on the run's clock."""
+    return is_out_of_time(error) and can_retry_model_call(run.state, run.now)
+
+
+async def end_without_reply(run: Run, error: ActivityError) -> None:
+    """End the run because it has no reply, unless the loop may ask the model again."""
+    if not may_ask_again(run, error):
+        run.change_state(with_stop, Stop("error", failure_text(error)))
+    await wait_if_paused(run)
 
 
 async def _ask_without_refused(
-    run: Run, prompt: ModelPrompt, refused: ContextRef, why: NoReply
-) -> ProposedReply | NoReply:
+    run: Run, prompt: ModelPrompt, refused: ContextRef, error: ActivityError
+) -> ProposedReply | ActivityError:
     """Ask again without content that the filter may have refused. If nothing helps, replace the new content."""
     before, summary = run.state.conversation, ready_summary(run.state.conversation, refused.drop)
-    asked = {refused.head}
+    why, asked = failure_text(error), {refused.head}
     for lighter in (without_new_data(before, refused.mask), without_older(before)):
         if lighter.drop:
             context, seen = reference_and_seen(lighter.conversation, lighter.drop, lighter.mask)
@@ -192,12 +208,12 @@ async def _ask_without_refused(
             continue
         asked.add(context.head)
         answer = await _ask_model(run, prompt, context, seen)
-        if isinstance(answer, ProposedReply) or not answer.is_refused_content:
-            run.change_state(with_refusal_noted, before, seen, why.detail)
+        if isinstance(answer, ProposedReply) or not is_refused_content(answer):
+            run.change_state(with_refusal_noted, before, seen, why)
             return answer
     run.change_state(with_new_replaced)
-    run.change_state(with_refusal_noted, before, run.state.conversation, why.detail)
-    return why
+    run.change_state(with_refusal_noted, before, run.state.conversation, why)
+    return error
 
 
 def paused_reply(run: Run) -> ProposedReply | None:
@@ -205,26 +221,37 @@ def paused_reply(run: Run) -> ProposedReply | None:
     if (reply := run.state.pending) is None:
         return None
     run.change_state(AgentState.with_dialogue, pending=None)
-    return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
+    return _proposed_reply(run, reply, run.state.conversation)
 
 
-async def _ask_model(run: Run, prompt: ModelPrompt, context: ContextRef, seen: Conversation) -> ProposedReply | NoReply:
+def _proposed_reply(run: Run, reply: Reply, seen: Conversation) -> ProposedReply:
+    return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
+
+
+async def _ask_model(
+    run: Run, prompt: ModelPrompt, context: ContextRef, seen: Conversation
+) -> ProposedReply | ActivityError:
     request = _prompt_request(run, prompt, context)
-    limit_s = server_timeout_seconds(run.state, run.now)
-    about = reason_summary(run.state)
-    call = ModelCall(prompt.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, prompt.result)
+    call = ModelCall(
+        prompt.activity,
+        str(request.iteration),
+        request,
+        limit_s=server_timeout_seconds(run.state, run.now),
+        max_attempts=MAX_ATTEMPTS,
+        summary=reason_summary(run.state),
+        result=prompt.result,
+    )
     reply = await execute_model_call(run, call)
     if not isinstance(reply, Reply):
-        detail, is_refused = failure_text(reply), is_refused_content(reply)
-        return NoReply(detail, is_out_of_time(reply), is_context_overflow(reply), is_refused)
+        return reply
     run.change_state(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
     run.change_state(without_refused_calls)
-    return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
+    return _proposed_reply(run, reply, seen)
 
 
 def _prompt_request(run: Run, prompt: ModelPrompt, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
-    setup = "" if state.conversation.sent else short_digest(record_digest(run.setup))
+    setup_digest = "" if state.conversation.sent else short_digest(record_digest(run.setup))
     allowance = output_allowance(state, config)
-    most = None if allowance == config.max_output_tokens else allowance
-    return prompt.request(state.iteration + 1, context).with_settings(setup, most, lowered_effort(state))
+    own_limit = None if allowance == config.max_output_tokens else allowance
+    return prompt.request(state.iteration + 1, context).with_settings(setup_digest, own_limit, lowered_effort(state))

@@ -12,7 +12,6 @@ from orga.workflows.decisions.tool_calls.calls import (
     failed_outcome,
     idempotency_key,
     not_run_outcome,
-    refused_outcome,
     with_argument_change,
 )
 from orga.workflows.decisions.tool_calls.dispatch import can_begin_another_call, over_budget_outcome, with_extra_call
@@ -83,7 +82,7 @@ async def _gate_alternative(run: Run, case: RecoveryCase, call: ToolCall, activi
         if is_cut_short():
             return not_run_outcome(call)
         if permitted is None:
-            return refused_outcome(call, result.verdict)
+            return result.refusal
         if why := await _find_objection(run, case, permitted, activity_id):
             return not_run_outcome(call, why)
     except Interrupted:

@@ -2,8 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from temporalio import workflow
-
 from orga.workflows.decisions import limits, observe
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.review_stages import ANSWER_STAGES, CALL_STAGES, ReviewStage, StageName
@@ -15,7 +13,7 @@ from orga.workflows.phases.control.ask_people import ask_people, withdraw_questi
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import pause_checkpoint
 from orga.workflows.phases.critics import review_answer, review_calls
-from orga.workflows.phases.gate import AnswerConclusion, GatedReply, GateResult, answer_conclusion, permitted_calls
+from orga.workflows.phases.gate import GatedReply, GateResult, answer_conclusion, permitted_calls
 from orga.workflows.types.control import Stop
 from orga.workflows.types.questions import Item, ItemDecision
 from orga.workflows.types.tool_calls.gate import Purpose
@@ -98,15 +96,16 @@ async def _ask_about(
 async def _judge_decided(
     run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
 ) -> tuple[GateResult, ...]:
-    found = dict(enumerate(results)) | await _judge_allowed_again(run, results, purpose)
+    """Return the results after people have decided about the held calls, and policy once more about the others."""
+    judged = dict(enumerate(results)) | await _judge_allowed_again(run, results, purpose)
     for index, item in items.items():
         answer = item.answer
-        if answer is None or not answer.approved:
-            reason = answer.reason if answer is not None else ""
-            found[index] = gate.with_denial(results[index], f"not approved: {reason or 'an approver denied it'}")
+        if answer is not None and answer.approved:
+            judged[index] = await _judge_approved(run, results[index], answer, purpose)
         else:
-            found[index] = await _judge_approved(run, results[index], answer, purpose)
-    return tuple(found.values())
+            why = (answer.reason if answer is not None else "") or "an approver denied it"
+            judged[index] = gate.with_denial(results[index], f"not approved: {why}")
+    return tuple(judged.values())
 
 
 async def _judge_approved(run: Run, result: GateResult, decision: ItemDecision, purpose: Purpose) -> GateResult:
@@ -142,7 +141,7 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
     """Return the result that applies once the run is no longer paused. Raise Interrupted if the run ends first."""
     if not run.state.paused:
         return result
-    await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+    await run.wait_until_resumed()
     return await gate.confirm_call(run, result)
 
 
@@ -155,34 +154,28 @@ async def _ask_for_call_budget(run: Run, gated: GatedReply) -> GatedReply:
         return dispatch.exceeds_call_budget(run.state, calls)
 
     if exceeds() and limits.can_ask_for_budget(run.state, limit):
-        declined = await ask_for_budget(
+        ending = await ask_for_budget(
             run, limit, is_raised=lambda: not exceeds(), may_continue_as_new=not gated.is_answered
         )
-        if declined is not None and declined.reason == "aborted":
-            run.change_state(with_abort, declined.detail)
+        if ending is not None and ending.reason == "aborted":
+            run.change_state(with_abort, ending.detail)
     withdraw_question(run, "budget")
     run.change_state(dispatch.with_over_budget, exceeds())
     return gated
 
 
 async def check_answer(run: Run, gated: GatedReply) -> GatedReply:
-    return gated._replace(conclusion=_conclusion_of_problem(run, gated))
-
-
-def _conclusion_of_problem(run: Run, gated: GatedReply) -> AnswerConclusion | None:
-    """Return the conclusion about an answer that cannot be accepted, or None if it has no problem."""
-    verdict = gated.answer
-    if verdict is None:
-        return None
+    """Return the reply with a conclusion if its answer cannot be accepted."""
+    verdict, conclusion = gated.results[0].verdict, None
     if verdict.decision == "invalid":
-        return answer_conclusion(observe.with_schema_mismatch, gated.classified.reply, verdict)
-    if verdict.decision != "allow":
-        return answer_conclusion(observe.with_denied_answer, gated.reply, verdict)
-    if run.state.due_decisions:
-        return answer_conclusion(with_undecided_answer, gated.reply)
-    if not gated.classified.is_usable:
-        return answer_conclusion(observe.with_repair, gated.classified)
-    return None
+        conclusion = answer_conclusion(observe.with_schema_mismatch, gated.reply, verdict)
+    elif verdict.decision != "allow":
+        conclusion = answer_conclusion(observe.with_denied_answer, gated.reply, verdict)
+    elif run.state.due_decisions:
+        conclusion = answer_conclusion(with_undecided_answer, gated.reply)
+    elif not gated.classified.is_usable:
+        conclusion = answer_conclusion(observe.with_repair, gated.classified)
+    return gated._replace(conclusion=conclusion)
 
 
 async def confirm_results_if_paused(

@@ -107,6 +107,11 @@ class Critic(ModelSettings):
     def tier_key(self) -> str:
         return f"critic:{self.name}"
 
+    @property
+    def is_model(self) -> bool:
+        """True if a model reviews first. Otherwise the person does."""
+        return bool(self.rubric)
+
     def reviews(self, call: ToolCall | None) -> bool:
         """Return True if the critic reviews this call or, for None, the final answer.
 

@@ -17,8 +17,8 @@ from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import notifications, questions
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.phases.control.failure_text import failure_text
-from orga.workflows.phases.control.run import Interrupted, never
-from orga.workflows.phases.control.visibility import AnyRun, show_details, upsert_attributes
+from orga.workflows.phases.control.run import AnyRun, Interrupted, never
+from orga.workflows.phases.control.visibility import show_details, upsert_attributes
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Stop
 from orga.workflows.types.names import NOTIFY, WAITING, WAITING_SINCE
@@ -61,17 +61,18 @@ async def ask_for_answer(
     is_moot: Callable[[], bool] = never,
     may_continue_as_new: bool = False,
 ) -> Resolution:
-    """Ask people a question with a free answer, and return their decision, which is `skip` if the question is moot.
+    """Ask people a question with a free answer, and return their decision. It is `skip` if the question is moot.
 
     If a person aborts the run, raise Interrupted. The rest is as in `ask_people`.
     """
-    decided = (await ask_people(run, question, is_moot=is_moot, may_continue_as_new=may_continue_as_new)).resolution
-    if decided is None and is_moot():
+    asked = await ask_people(run, question, is_moot=is_moot, may_continue_as_new=may_continue_as_new)
+    decision = asked.resolution
+    if decision is None:  # `ask_people` returns an undecided question only if it is moot
         return Resolution(escalation_id=question.question_id, choice="skip")
-    if decided is None or decided.choice == "abort":
-        run.change_state(with_abort, (decided and decided.reason) or "aborted by the operator")
+    if decision.choice == "abort":
+        run.change_state(with_abort, decision.reason or "aborted by the operator")
         raise Interrupted
-    return decided
+    return decision
 
 
 async def _wait_for_decision(
@@ -182,11 +183,8 @@ class QuestionAnnouncer:
             await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
 
     def _unannounced_questions(self) -> list[Question]:
-        return [
-            each
-            for each in notifications.unannounced_questions(self._run.state)
-            if each.question_id not in self._deliveries
-        ]
+        waiting = notifications.unannounced_questions(self._run.state)
+        return [question for question in waiting if question.question_id not in self._deliveries]
 
     async def _announce(self, question: Question) -> None:
         delivery = self._run.start_background_task(_deliver_question(self._run, question))

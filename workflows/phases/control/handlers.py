@@ -12,12 +12,12 @@ from temporalio.common import RawValue
 
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.phases.control.lifetime import ResetWatch
-from orga.workflows.phases.control.run import ControlledRun, live_time
+from orga.workflows.phases.control.run import AnyRun, live_time
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.questions import ApprovalDecision
 
-R = TypeVar("R", bound=ControlledRun[Any])
+R = TypeVar("R", bound=AnyRun)
 
 TOO_LATE_TEXT = "the result is final; rewind or fork the run to continue from an earlier point"
 

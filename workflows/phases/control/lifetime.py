@@ -5,7 +5,7 @@ which is restarted when the clock changes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -22,7 +22,7 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind_guidance,
 )
 from orga.workflows.phases.control.ask_people import QuestionAnnouncer
-from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
+from orga.workflows.phases.control.run import AnyRun, workflow_task_clock
 from orga.workflows.types.control import Control, Intervention, Rewind
 
 ABORT_CONFIRMATION_S = 0.001
@@ -53,7 +53,7 @@ class ResetWatch:
     after all signals of that task. So an abort in the same task as `rewound` waits for this report.
     """
 
-    def __init__(self, run: ControlledRun[Any]) -> None:
+    def __init__(self, run: AnyRun) -> None:
         """Register for resets. Call this inside the workflow."""
         self._run = run
         self._claim: _RewindClaim | None = None
@@ -72,8 +72,9 @@ class ResetWatch:
         rewind = parse_rewind(raw)
         if rewind is None:
             return
-        earlier = self._claim.rewinds if self._claim is not None and self._claim.task == self._task_clock() else ()
-        claim = _RewindClaim((*earlier, rewind), self._task_clock(), self._run.before)
+        task = self._task_clock()
+        earlier = self._claim.rewinds if self._claim is not None and self._claim.task == task else ()
+        claim = _RewindClaim((*earlier, rewind), task, self._run.previous_time)
         if self._run.state.aborted is not None and self._abort_task == claim.task:
             claim = claim._replace(aborted=self._run.state.aborted)
             self._run.state = self._run.state.with_control(aborted=None)
@@ -95,9 +96,9 @@ class ResetWatch:
         self._run.state = with_rewind(state, claim.rewinds[-1], claim.since, self._run.now)
 
     async def _drop_unconfirmed(self, claim: _RewindClaim) -> None:
-        self._run.doubts += 1
+        self._run.doubtful_aborts += 1
         await self._run.wait_for_event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for news of a rewind"))
-        self._run.doubts -= 1
+        self._run.doubtful_aborts -= 1
         if self._reset_task != claim.task and claim.aborted is not None:
             self._run.change_state(interventions.with_abort, claim.aborted)
 
@@ -108,7 +109,7 @@ Watch = Callable[[Any], Coroutine[Any, Any, None]]
 """A function that watches some part of a run until its task is cancelled."""
 
 
-async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(run: AnyRun, loop: Coroutine[Any, Any, T]) -> T:
     """Return the result of the loop. If Temporal cancels the run, it ends like after an abort, with a result."""
     task = asyncio.create_task(loop)
     try:
@@ -133,7 +134,7 @@ def continue_as_new(state: Control) -> NoReturn:
 class RunWatches:
     """The watches next to the loop: the deadline, the history's length, notifications, and `others`."""
 
-    def __init__(self, run: ControlledRun[Any], *others: Watch) -> None:
+    def __init__(self, run: AnyRun, *others: Watch) -> None:
         self._run = run
         self._announcer = QuestionAnnouncer(run)
         self._watches: tuple[Watch, ...] = (watch_clock, watch_length, *others)
@@ -144,13 +145,13 @@ class RunWatches:
         self._tasks = [self._run.start_background_task(watch(self._run)) for watch in self._watches]
         self._announcer.start()
 
-    def stop(self) -> Awaitable[None]:
+    async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        return self._announcer.stop()
+        await self._announcer.stop()
 
 
-async def watch_clock(run: ControlledRun[Any]) -> None:
+async def watch_clock(run: AnyRun) -> None:
     """End the run each time when its time is up, until the task is cancelled."""
     while True:
         await workflow.wait_condition(lambda: run.state.clock.stopped_at is None and not run.is_interrupted())
@@ -160,7 +161,7 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
         await _wait_for_clock_change(run, run.state.timeout_s)
 
 
-async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> None:
+async def _wait_for_clock_change(run: AnyRun, limit_s: float) -> None:
     left = remaining_s(run.state, run.now)
     try:
         await workflow.wait_condition(
@@ -172,7 +173,7 @@ async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> Non
         run.advance_clock()
 
 
-async def watch_length(run: ControlledRun[Any]) -> None:
+async def watch_length(run: AnyRun) -> None:
     """End the run when its history is full, until the task is cancelled."""
     await workflow.wait_condition(lambda: run.is_full)
     run.change_state(with_end_at_full_history, run.length.events, run.length.size)

@@ -102,7 +102,7 @@ class ControlledRun(Generic[S]):
         # Not `workflow.now()`: a query or a local activity would advance that clock at other points than in a replay.
         self.now = event_time()
         """The time of the run's last own event."""
-        self.before = self.now
+        self.previous_time = self.now
         """The time before the clock last advanced."""
         self.length = HistoryLength()
         """The history's length at that event."""
@@ -114,8 +114,8 @@ class ControlledRun(Generic[S]):
         """Tasks that ignored their cancellation and end by themselves. See `wait_for_abandoned_tasks`."""
         self.is_cancelled = False
         """True if Temporal has cancelled the run. It then ends like after an abort, but waits for nothing."""
-        self.doubts = 0
-        """The number of aborts that may be undone by a reset. See `lifetime.ResetWatch`."""
+        self.doubtful_aborts = 0
+        """The number of aborts that a reset may undo. See `lifetime.ResetWatch`."""
         self._intervention_count = 0
         self._fault: BaseException | None = None
 
@@ -146,7 +146,7 @@ class ControlledRun(Generic[S]):
         but never after a local activity.
         """
         if (now := event_time()) > self.now:
-            self.before, self.now = self.now, now
+            self.previous_time, self.now = self.now, now
         self.length = history_length()
         self.is_full = interventions.is_history_full(self.state, self.length.events, self.length.size)
         return self.now
@@ -161,6 +161,15 @@ class ControlledRun(Generic[S]):
             raise
         self.advance_clock()
         return ended
+
+    def start_timer(self, seconds: float, summary: str) -> asyncio.Task[None]:
+        """Start a timer of the server. The task is done once it has fired. Cancel it if it is no longer needed."""
+        return self.start_background_task(self.wait_for_event(workflow.sleep(seconds, summary=summary)))
+
+    def watch_for_abort(self) -> CutShort:
+        """Return a function that returns True after an abort from now on. An earlier abort does not count."""
+        was_aborted = self.state.aborted is not None
+        return lambda: self.state.aborted is not None and not was_aborted
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that the loop does not wait for. An error in it fails the workflow task, see `wait_until_done`."""
@@ -202,16 +211,21 @@ class ControlledRun(Generic[S]):
         have made the history long enough. The next segment then has to begin this wait without doing anything twice.
         """
         count_before = self._intervention_count
+
+        def must_continue_as_new() -> bool:
+            has_grown = self._intervention_count > count_before
+            return may_continue_as_new and has_grown and self.is_continue_as_new_due
+
         await workflow.wait_condition(
-            lambda: (
-                is_over()
-                or (may_continue_as_new and self._intervention_count > count_before and self.is_continue_as_new_due)
-            ),
-            timeout=timeout_s,
-            timeout_summary=summary,
+            lambda: is_over() or must_continue_as_new(), timeout=timeout_s, timeout_summary=summary
         )
         if not is_over():
             raise ContinueAsNew
+
+    async def wait_until_resumed(self) -> None:
+        """Wait while people have paused the run, or until it is interrupted."""
+        if self.state.paused:
+            await workflow.wait_condition(lambda: not self.state.paused or self.is_interrupted())
 
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Wait until all tasks are done. If they are cut short, cancel them and wait for `CANCEL_GRACE_S`.
@@ -236,7 +250,8 @@ class ControlledRun(Generic[S]):
     async def wait_for_result(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
         """Return the task's result. Raise Interrupted if it is cut short before it succeeds."""
         await self.settle_tasks([task], is_cut_short)
-        if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
+        has_succeeded = task.done() and not task.cancelled() and task.exception() is None
+        if is_cut_short() and not has_succeeded:
             raise Interrupted
         return task.result()
 
@@ -250,7 +265,7 @@ class ControlledRun(Generic[S]):
     @property
     def is_continue_as_new_due(self) -> bool:
         """True if the run has to continue as new. It never is while an abort is in doubt."""
-        return not self.doubts and self.is_history_long
+        return not self.doubtful_aborts and self.is_history_long
 
     @property
     def is_history_long(self) -> bool:
@@ -273,3 +288,6 @@ class ControlledRun(Generic[S]):
     def raise_if_interrupted(self) -> None:
         if self.is_interrupted():
             raise Interrupted
+
+
+AnyRun = ControlledRun[Any]

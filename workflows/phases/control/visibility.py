@@ -15,15 +15,13 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions.control.interventions import with_pauses_applied
 from orga.workflows.decisions.control.notifications import waiting_lines
-from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, never
+from orga.workflows.phases.control.run import AnyRun, never
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.names import PHASE, TERMINATION
 
 EVERY_ITERATIONS = 10
 """Iterations between two writes of the progress. Each write is an event, and histories should stay small."""
-
-AnyRun = ControlledRun[Any]
 
 
 def upsert_attributes(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
@@ -66,26 +64,22 @@ async def wait_if_paused(
     run: AnyRun, *, may_continue_as_new: bool = False, is_over: Callable[[], bool] = never
 ) -> None:
     """Wait while paused. An abort or `is_over` ends the wait. If an abort is in doubt, wait for its confirmation."""
-    if run.doubts:
-        await workflow.wait_condition(lambda: not run.doubts)
+    if run.doubtful_aborts:
+        await workflow.wait_condition(lambda: not run.doubtful_aborts)
     if not run.state.paused:
         return
-    _set_standing(run, True)
+    run.change_state(with_pauses_applied)
+    _show_pause(run)
     try:
         await run.wait_until(
             lambda: not run.state.paused or run.is_interrupted() or is_over(), may_continue_as_new=may_continue_as_new
         )
-    except ContinueAsNew:
+    finally:
         run.state = run.state.with_control(is_standing=False)
-        raise
-    _set_standing(run, False)
+    _show_pause(run)
 
 
-def _set_standing(run: AnyRun, is_standing: bool) -> None:
-    if is_standing:
-        run.change_state(with_pauses_applied)
-    else:
-        run.state = run.state.with_control(is_standing=False)
+def _show_pause(run: AnyRun) -> None:
     show_details(run)
     show_phase(run)
 

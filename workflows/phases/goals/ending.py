@@ -1,6 +1,7 @@
 """The end of a goal: its final answer through the gate, or the findings of its steps, and their delivery."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
@@ -45,26 +46,24 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     the answer, or asks about it again.
     """
     run.change_goal(pursue.with_ending, ending)
-    limits = run.state.extended
-    try:
-        for count in range(MAX_TRIES):
-            is_planned = count == 0 and bool(planner_for(run.goal).answer(run.goal, ending))
+    limits_before = run.state.extended
+    with suppress(Interrupted):
+        for number in range(MAX_TRIES):
+            is_planned = number == 0 and bool(run.planner.answer(run.goal, ending))
             if run.is_interrupted() or not (is_planned or can_be_summarised(run.goal, run.now)):
                 break
             take_interventions(run, "summarising")
             await _add_answer(run, ending, is_planned=is_planned)
-            if run.state.extended != limits:
+            if run.state.extended != limits_before:
                 run.change_goal(with_end_postponed, run.now)
-            # new guidance withdraws an ending, unless that is a limit
-            has_news = ending.reason in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
-            if _has_guidance(run) or has_news:
+            if _is_ending_withdrawn(run) or _has_new_guidance(run, ending):
                 run.change_goal(pursue.with_guidance_seen)
                 return None
-            if run.state.stop is not None or (run.state.output and ending.reason != "completed"):
+            # an accepted answer stops a completed goal; any other ending only takes it as output
+            has_other_output = bool(run.state.output) and ending.reason != "completed"
+            if run.state.stop is not None or has_other_output:
                 break
-    except Interrupted:
-        pass
-    return _goal_stop(run, ending)
+    return _final_stop(run, ending)
 
 
 async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
@@ -73,10 +72,10 @@ async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
     def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
         return request.with_answer(planner_for(state).answer(state, ending)) if is_planned else request
 
-    if _has_guidance(run):
+    if _is_ending_withdrawn(run):
         return
     proposed = paused_reply(run) or await ask_goal_prompt(run, "goal_summary", prompts.summary_prompt, with_planned)
-    if proposed is None or _has_guidance(run):
+    if proposed is None or _is_ending_withdrawn(run):
         return
     if proposed.classified.kind not in {"answer", "cut_answer"}:
         run.change_state(observe.with_repair, proposed.classified)
@@ -84,18 +83,23 @@ async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
     conclude_reply(run, await pass_gate(run, proposed))
 
 
-def _has_guidance(run: GoalRun) -> bool:
-    """Return True if guidance has withdrawn the ending."""
+def _is_ending_withdrawn(run: GoalRun) -> bool:
+    """Return True if guidance, or a raised limit, has withdrawn the ending."""
     return run.goal.pursuit.ending is None
 
 
-def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
+def _has_new_guidance(run: GoalRun, ending: Stop) -> bool:
+    """Return True if unread guidance withdraws the ending. It does not withdraw a limit."""
+    return ending.reason in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
+
+
+def _final_stop(run: GoalRun, ending: Stop) -> Stop:
     state = run.state
     if state.aborted is not None:
         return Stop("aborted", state.aborted)
     if state.stop is not None and state.stop.reason not in {"completed", ending.reason}:
-        is_failed_summary = state.stop.reason == "error" and ending.reason != "completed"
-        return ending if is_failed_summary else state.stop
+        has_only_summary_failed = state.stop.reason == "error" and ending.reason != "completed"
+        return ending if has_only_summary_failed else state.stop
     if ending.reason == "completed" and not state.output:
         return Stop("error", "no final answer was accepted")
     return ending
@@ -131,10 +135,9 @@ async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
     channels = endings.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
     if not channels:
         return _with_deliveries(run, ended, endings.undelivered_without_setup(run.goal))
-    was_aborted = run.state.aborted is not None
-    within_s = ABORTED_DELIVERY_TIMEOUT_S if was_aborted else DELIVERY_TIMEOUT_S
-    tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, within_s)) for channel in channels]
-    await run.settle_tasks(tasks, lambda: run.state.aborted is not None and not was_aborted)
+    limit_s = DELIVERY_TIMEOUT_S if run.state.aborted is None else ABORTED_DELIVERY_TIMEOUT_S
+    tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, limit_s)) for channel in channels]
+    await run.settle_tasks(tasks, run.watch_for_abort())
     return _with_deliveries(run, ended, tuple(map(_delivery_outcome, tasks, channels)))
 
 
@@ -154,7 +157,7 @@ def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delive
     return Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
 
 
-async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
+async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, limit_s: float) -> Delivered:
     try:
         attempts = await run.wait_for_event(
             workflow.execute_activity(
@@ -163,7 +166,7 @@ async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel,
                 result_type=int,
                 activity_id=f"deliver-{channel.name}",
                 start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
-                schedule_to_close_timeout=timedelta(seconds=within_s),
+                schedule_to_close_timeout=timedelta(seconds=limit_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
                 retry_policy=RetryPolicy(
                     maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)
@@ -178,11 +181,11 @@ async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel,
 
 def _failed_delivery(channel: Channel, error: ActivityError) -> Delivered:
     cause = root_cause(error)
-    counted = [each for each in getattr(cause, "details", ()) if type(each) is int]
+    attempts = next((detail for detail in getattr(cause, "details", ()) if type(detail) is int), 0)
     return Delivered(
         name=channel.name,
         kind=channel.kind,
         status="failed",
         error=CUT_SHORT_TEXT if is_cancelled_exception(error) else failure_text(error),
-        attempts=counted[0] if counted else 0,
+        attempts=attempts,
     )

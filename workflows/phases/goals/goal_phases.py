@@ -36,7 +36,7 @@ def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | Non
 
 async def _run_plan_phase(run: GoalRun) -> None:
     take_interventions(run, "planning")
-    if _decide_by_rules(run, planner_for(run.goal).plan):
+    if _decide_by_rules(run, run.planner.plan):
         return
     await recall_context(run)
     if proposed := await ask_goal_prompt(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
@@ -45,31 +45,35 @@ async def _run_plan_phase(run: GoalRun) -> None:
 
 async def _run_execute_phase(run: GoalRun) -> None:
     """Carry out all steps that are ready, as the calls of one reply, which pass gate and stages as usual."""
-    proposed = paused_reply(run)
+    proposed = paused_reply(run) or await _propose_round(run)
     if proposed is None:
-        guided = take_interventions(run, "executing")
-        run.change_goal(planner_for(run.goal).round)
-        if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).reconsider)):
-            return
-        proposed = await _prepare_steps(run)
-    if proposed is None:
-        return
-    due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
-    problem = "make the calls of this round, whole"
-    if proposed.classified.kind == "calls":
-        problem = calls_mismatch(reply.calls, due, _planned_calls(run.goal), run.setup)
-    if problem:
-        run.change_state(
-            observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls)
-        )
-        run.change_goal(pursue.with_unusable_reply, problem)
-        return
-    await _execute_steps(run, proposed)
+        return None
+    problem = _round_problem(run, proposed)
+    if not problem:
+        return await _execute_steps(run, proposed)
+    reply = proposed.classified.reply
+    run.change_state(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls))
+    return run.change_goal(pursue.with_unusable_reply, problem)
 
 
-async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
-    """Return a reply with a call for each step of the round. The model makes only calls that the plan lacks."""
+def _round_problem(run: GoalRun, proposed: ProposedReply) -> str:
+    """Return why the reply cannot be carried out as the round that is due, or ""."""
+    if proposed.classified.kind != "calls":
+        return "make the calls of this round, whole"
+    due, calls = run.goal.pursuit.due_steps, proposed.classified.reply.calls
+    return calls_mismatch(calls, due, _planned_calls(run.goal), run.setup)
+
+
+async def _propose_round(run: GoalRun) -> ProposedReply | None:
+    """Choose the steps that are ready, and return a reply with a call for each. None if no round is due now.
+
+    The model makes only calls that the plan lacks.
+    """
+    is_guided = take_interventions(run, "executing")
+    run.change_goal(run.planner.round)
     due = run.goal.pursuit.due_steps
+    if not due or (is_guided and _decide_by_rules(run, run.planner.reconsider)):
+        return None
     unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
     return await ask_goal_prompt(
         run,
@@ -95,7 +99,7 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
         return conclude_reply(run, gated)
     outcomes = await act.execute_reply(run, gated, "executing")
     run.change_goal(pursue.with_round_outcomes, outcomes)
-    run.change_goal(planner_for(run.goal).keep_outputs, outcomes)
+    run.change_goal(run.planner.keep_outputs, outcomes)
     return await resolve_repeated_calls(run)
 
 
@@ -125,7 +129,7 @@ async def _run_compress_phase(run: GoalRun) -> None:
 
 async def _run_decide_phase(run: GoalRun) -> None:
     take_interventions(run, "deciding")
-    if _decide_by_rules(run, planner_for(run.goal).next):
+    if _decide_by_rules(run, run.planner.next):
         return
     if proposed := await ask_goal_prompt(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
         run.change_goal(pursue.with_decision, _goal_reply(proposed), run.setup)
@@ -133,16 +137,17 @@ async def _run_decide_phase(run: GoalRun) -> None:
 
 async def _run_ask_phase(run: GoalRun) -> None:
     """Ask a person the model's question. Guidance that arrives counts as an answer, too."""
+
+    def has_guidance() -> bool:
+        return bool(run.state.inbox)
+
     answer = ""
-    if not run.state.inbox:
-        decided = await ask_for_answer(
-            run, _goal_question(run), may_continue_as_new=True, is_moot=lambda: bool(run.state.inbox)
-        )
+    if not has_guidance():
+        decided = await ask_for_answer(run, _goal_question(run), may_continue_as_new=True, is_moot=has_guidance)
         answer = decided.result if decided.choice == "result" else ""
-    run.change_goal(
-        pursue.with_person_answer,
-        answer or (pursue.GUIDANCE_INSTEAD_TEXT if run.state.inbox else pursue.NO_ANSWER_TEXT),
-    )
+    if not answer:
+        answer = pursue.GUIDANCE_INSTEAD_TEXT if has_guidance() else pursue.NO_ANSWER_TEXT
+    run.change_goal(pursue.with_person_answer, answer)
 
 
 async def _run_review_phase(run: GoalRun) -> None:

@@ -4,20 +4,19 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.conversation import with_message_to_model
 from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs, unknown_deliveries
 from orga.workflows.decisions.goals.pipelines import pipeline_problem
-from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.planners import Planner, planner_for
 from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guidance_seen
 from orga.workflows.decisions.goals.templates import TemplateProblem
-from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases import act
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
-from orga.workflows.phases.reason import ModelPrompt, NoReply, ProposedReply, propose_reply
+from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
+from orga.workflows.phases.reason import ModelPrompt, ProposedReply, end_without_reply, propose_reply
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
@@ -54,6 +53,11 @@ class GoalRun(Run):
         self.change_state(lambda _: decide(self.goal, *args, **kwargs))
 
     @property
+    def planner(self) -> Planner:
+        """The model or the pipeline that plans this goal."""
+        return planner_for(self.goal)
+
+    @property
     def pipeline_name(self) -> str:
         return self.goal.pipeline
 
@@ -81,13 +85,14 @@ def take_interventions(run: GoalRun, phase: str) -> bool:
     Interventions that are not for delegates are no guidance, but messages about steps that people gave. `phase` is the
     phase in which the model reads them.
     """
-    if not (waiting := run.state.inbox):
+    waiting = run.state.inbox
+    if not waiting:
         return False
     run.change_goal(with_guidance_seen)
     run.change_state(observe.with_inbox_drained, phase)
-    # guidance that is too long for one step still waits in the inbox
-    applied = waiting[: len(waiting) - len(run.state.inbox)]
-    run.change_goal(planner_for(run.goal).keep_guidance, applied)
+    still_waiting = run.state.inbox  # it is too long for one step
+    applied = waiting[: len(waiting) - len(still_waiting)]
+    run.change_goal(run.planner.keep_guidance, applied)
     return any(each.is_for_delegates for each in applied)
 
 
@@ -99,9 +104,13 @@ async def ask_goal_prompt(
 ) -> ProposedReply | None:
     """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
-    Without a reply and a stop reason, the call ran out of time while the clock stood still. Then the phase runs again.
-    `prompt` returns the text. `with_given` adds to the request what the plan has already, so that no model has to make
-    it. Both are called after interventions are applied.
+    If there is neither a reply nor a reason to stop, the phase runs again, because time is left on the clock.
+
+    Args:
+        prompt: Returns the text of the prompt.
+        with_given: Adds the parts of the reply that the plan already has, so that no model has to write them.
+
+    Both are called after interventions are applied.
     """
 
     def request(iteration: int, context: ContextRef) -> GoalRequest:
@@ -109,7 +118,8 @@ async def ask_goal_prompt(
 
     await act.send_requeued_letters(run)
     await pause_checkpoint(run, may_continue_as_new=True)
-    take_interventions(run, phase := _PHASE_OF_PROMPT[prompt_name])
+    phase = _PHASE_OF_PROMPT[prompt_name]
+    take_interventions(run, phase)
     enter_phase(run, phase)
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
@@ -118,14 +128,13 @@ async def ask_goal_prompt(
         workflow.logger.warning("no prompt: %s", error)
         run.change_state(observe.with_stop, Stop("error", str(error)))
         return None
-    if not latest or latest[0].text != text:  # otherwise the same prompt was not answered in time
+    is_asked_again = bool(latest) and latest[0].text == text  # it was not answered in time
+    if not is_asked_again:
         run.change_goal(with_message_to_model, text)
     with phase_span(prompt_name, run.state.iteration + 1):
         proposed = await propose_reply(run, ModelPrompt(prompt_name, request, GoalReply))
-    if not isinstance(proposed, NoReply):
-        run.change_goal(with_counted_reply, proposed.classified.reply, proposed.conversation)
-        return proposed
-    if not (proposed.is_out_of_time and can_retry_model_call(run.state, run.now)):
-        run.change_state(observe.with_stop, Stop("error", proposed.detail))
-    await wait_if_paused(run)
-    return None
+    if isinstance(proposed, ActivityError):
+        await end_without_reply(run, proposed)
+        return None
+    run.change_goal(with_counted_reply, proposed.classified.reply, proposed.conversation)
+    return proposed

@@ -285,10 +285,9 @@ _INPUT_NUMBER = re.compile(rf"{re.escape(INPUT_SUFFIX)}\d+$")
 _SAME_CALL_SUFFIX = re.compile(rf"(?:\.r\d+)?(?:{re.escape(START_SUFFIX)})?$")
 
 
-def permit_text(signature: str, version: str, purpose: str, approver: str) -> str:
-    """Return the permit of a call: the signature, and the signed terms that are not part of the call itself."""
-    terms = "|".join((version, "" if purpose == "reply" else purpose, approver)).rstrip("|")
-    return f"{signature}{terms}" if signature else ""
+def permit_terms(version: str, purpose: str, approver: str) -> str:
+    """Return the terms that are signed with a call. In its permit they follow the signature."""
+    return "|".join((version, "" if purpose == "reply" else purpose, approver)).rstrip("|")
 
 
 def activity_id_before_input(activity_id: str) -> str:
