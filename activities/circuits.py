@@ -87,7 +87,7 @@ class WorkerBreakers:
         try:
             yield
         except BaseException as error:
-            self._record_end(call, _cause_text(error) if counts(error) else None)
+            self._record_failure(call, _cause_text(error) if counts(error) else None)
             raise
         self._record_success(call)
 
@@ -119,8 +119,8 @@ class WorkerBreakers:
         if before.state != "closed":
             activity.logger.info("the circuit of %s has closed", call.name)
 
-    def _record_end(self, call: _AdmittedCall, cause: str | None) -> None:
-        """`cause` is None unless the call failed in a way that counts."""
+    def _record_failure(self, call: _AdmittedCall, cause: str | None) -> None:
+        """Record that the call did not succeed. `cause` is None if that does not count against the circuit."""
         with self._lock:
             before = self._circuits.get(call.name, Breaker())
             if before.state == "half_open" and before.opened_at != call.opened_at:
@@ -132,8 +132,8 @@ class WorkerBreakers:
             self._store_circuit(call.name, after)
         if after.state == "open" and before.state != "open":
             count_opened_circuit(call.name, "worker")
-            failures = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
-            activity.logger.warning("the circuit of %s has opened (%s)", call.name, failures)
+            last = f"; last: {after.cause}" if after.cause else ""
+            activity.logger.warning("the circuit of %s has opened (failures: %d%s)", call.name, after.failures, last)
 
     def _store_circuit(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)
@@ -142,7 +142,8 @@ class WorkerBreakers:
         if not breaker.is_idle:
             self._circuits[name] = breaker
             while len(self._circuits) > MAX_CIRCUITS:
-                self._tried_at.pop(self._circuits.popitem(last=False)[0], None)
+                dropped, _ = self._circuits.popitem(last=False)
+                self._tried_at.pop(dropped, None)
 
 
 class ToolCircuits(Interceptor):
@@ -181,8 +182,8 @@ class _CircuitInbound(ActivityInboundInterceptor):
         tool = activity.info().activity_type
         options = self._options_of(tool)
         request = input.args[0] if input.args else None
-        has_run_elsewhere = isinstance(request, ToolRequest) and request.completion is not None
-        if options is None or has_run_elsewhere:
+        has_been_completed = isinstance(request, ToolRequest) and request.completion is not None
+        if options is None or has_been_completed:  # the work of a completed call was done elsewhere
             return await super().execute_activity(input)
         try:
             with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):

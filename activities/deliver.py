@@ -86,11 +86,15 @@ def _unsure_delivery_error(why: str) -> NotifyError:
 
 
 def _delivery_failure(error: NotifyError) -> ApplicationError:
-    attempt, delay_s = activity.info().attempt, error.retry_after_s
+    attempt = activity.info().attempt
     usual_s = RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S)) - 1]
-    delay = timedelta(seconds=usual_s if delay_s is None else min(delay_s, MAX_RETRY_AFTER_S))
+    delay_s = usual_s if error.retry_after_s is None else min(error.retry_after_s, MAX_RETRY_AFTER_S)
+    return _attempt_failure(error, timedelta(seconds=delay_s), attempt)
+
+
+def _attempt_failure(error: NotifyError, delay: timedelta | None, *details: int) -> ApplicationError:
     is_final = not error.retryable
-    return ApplicationError(str(error), attempt, type=error.kind, non_retryable=is_final, next_retry_delay=delay)
+    return ApplicationError(str(error), *details, type=error.kind, non_retryable=is_final, next_retry_delay=delay)
 
 
 MAX_NOTIFICATION_RETRY_AFTER_S = 300.0
@@ -111,7 +115,6 @@ class NotifyActivities:
                 async with heartbeats(lambda: None):
                     await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:
-            delay_s, is_final = error.retry_after_s, not error.retryable
+            delay_s = error.retry_after_s
             delay = None if delay_s is None else timedelta(seconds=min(delay_s, MAX_NOTIFICATION_RETRY_AFTER_S))
-            failure = ApplicationError(str(error), type=error.kind, non_retryable=is_final, next_retry_delay=delay)
-            raise failure from None
+            raise _attempt_failure(error, delay) from None

@@ -9,7 +9,7 @@ from temporalio import activity
 
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.models.conversations import Conversations
-from orga.activities.models.model_calls import ModelCalls, Models, model_context, model_request
+from orga.activities.models.model_calls import REPLY_SCHEMAS, ModelCalls, Models, model_context, model_request
 from orga.activities.replies import (
     MAX_CALLS_BYTES,
     calls_byte_limit,
@@ -43,6 +43,8 @@ JsonRepair = Callable[[str], Awaitable[str]]
 MAX_CHECKED_STEPS = 30
 MAX_PROBLEM_CHARS = 300
 
+_PROMPTS_WITH_PLANS = frozenset[GoalPromptName]({"goal_plan", "goal_decide"})
+
 
 class GoalActivities:
     """Answers goal prompts with the models that the setup names for the prompt, or else with the goal's own."""
@@ -63,27 +65,27 @@ class GoalActivities:
     @activity.defn(name="goal_plan")
     async def plan(self, request: GoalRequest) -> GoalReply:
         """Return a plan as the text of a reply, and the errors in the arguments of its steps."""
-        return await self._plan_reply("goal_plan", request)
+        return await self._answer("goal_plan", request)
 
     @activity.defn(name="goal_decide")
     async def decide(self, request: GoalRequest) -> GoalReply:
         """Return the decision as the text of a reply, and the errors in the arguments of a new plan."""
-        return await self._plan_reply("goal_decide", request)
+        return await self._answer("goal_decide", request)
 
     @activity.defn(name="goal_evaluate")
     async def evaluate(self, request: GoalRequest) -> GoalReply:
         """Return scores as the text of a reply. The run parses them."""
-        return await self._goal_reply("goal_evaluate", request, MAX_JSON_REPLY_BYTES)
+        return await self._answer("goal_evaluate", request)
 
     @activity.defn(name="goal_compress")
     async def compress(self, request: GoalRequest) -> GoalReply:
-        return await self._goal_reply("goal_compress", request, MAX_JSON_REPLY_BYTES)
+        return await self._answer("goal_compress", request)
 
     @activity.defn(name="goal_summary")
     async def summarise(self, request: GoalRequest) -> GoalReply:
         """Return the final answer. A pipeline gives it in the request. Otherwise a model writes it."""
         if not request.answer:
-            return await self._goal_reply("goal_summary", request)
+            return await self._answer("goal_summary", request)
         run, context = await model_context(self._conversations, request)
         reply = normalised_reply(Reply.of(request.answer, finish="stop", model=PLANNED_MODEL), context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
@@ -106,32 +108,23 @@ class GoalActivities:
         self._conversations.keep_reply(run, request.iteration, reply)
         return _as_goal_reply(reply)
 
-    async def _plan_reply(self, prompt: GoalPromptName, request: GoalRequest) -> GoalReply:
-        setup, reply = await self._ask_model(prompt, request, MAX_JSON_REPLY_BYTES)
-        return reply.with_problems(tuple(await self._plan_problems(prompt, setup, reply.text)))
-
-    async def _goal_reply(
-        self, prompt: GoalPromptName, request: GoalRequest, max_json_bytes: int | None = None
-    ) -> GoalReply:
-        _, reply = await self._ask_model(prompt, request, max_json_bytes)
-        return reply
-
-    async def _ask_model(
-        self, prompt: GoalPromptName, request: GoalRequest, max_json_bytes: int | None
-    ) -> tuple[Setup, GoalReply]:
-        """Return the setup and the reply. `max_json_bytes` is None if the reply need not be JSON."""
+    async def _answer(self, prompt: GoalPromptName, request: GoalRequest) -> GoalReply:
+        """Return a model's answer. If the prompt asks for JSON, almost valid JSON is repaired. A plan is checked."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
+        setup = context.setup
         asked = model_request(prompt, context, request)
-        reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
-        reply = normalised_reply(reply, ())
+        reply = normalised_reply(await self._calls.complete(setup, asked, began, _prompt_models(setup)), ())
         repaired, text = "", reply.text
-        if max_json_bytes is not None:
+        if prompt in REPLY_SCHEMAS:
             repaired = await self._repaired_text(prompt, text)
-            text = repaired or clip(text, max_json_bytes)
+            text = repaired or clip(text, MAX_JSON_REPLY_BYTES)
         recorded = _without_planned_model(text_only_reply(reply, text))
         self._conversations.keep_reply(run, request.iteration, recorded)
-        return context.setup, _as_goal_reply(recorded).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
+        answer = _as_goal_reply(recorded).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
+        if prompt not in _PROMPTS_WITH_PLANS:
+            return answer
+        return answer.with_problems(tuple(await self._plan_problems(prompt, setup, text)))
 
     async def _repaired_text(self, prompt: GoalPromptName, text: str) -> str:
         """Return almost valid JSON as valid JSON. Return "" if the text is valid already or cannot be repaired."""

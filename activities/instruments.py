@@ -106,14 +106,12 @@ def record_wait(kind: str, since: datetime) -> None:
     record(names.WAIT_DURATION, max(seconds, 0.0), {names.WAIT_KIND: kind})
 
 
-_ReplyRecorder = Callable[[Reply], Reply]
-
 _CANCELLED = "cancelled"
 
 
 @contextmanager
-def model_span(setup: Setup, request: ModelRequest) -> Generator[_ReplyRecorder]:
-    """Time one attempt of a model call. Yield a function that records the reply's token use and returns the reply."""
+def model_span(setup: Setup, request: ModelRequest) -> Generator[Callable[[Reply], None]]:
+    """Time one attempt of a model call. Yield a function that records the reply's token use."""
     labels: dict[str, AttributeValue] = {
         names.OPERATION: "chat",
         names.PROVIDER: setup.model.partition(":")[0],
@@ -137,14 +135,15 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
     def record_end(seconds: float, failure: str) -> None:
         labels = {names.TOOL: tool, names.OUTCOME: "ok"}
         if failure:
-            labels |= {names.OUTCOME: _CANCELLED if failure == _CANCELLED else "failed", names.ERROR: failure}
+            outcome = _CANCELLED if failure == _CANCELLED else "failed"
+            labels |= {names.OUTCOME: outcome, names.ERROR: failure}
         record(names.TOOL_DURATION, seconds, labels)
 
     with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, attributes, record_end):
         yield
 
 
-def _record_reply(span: Span, reply: Reply, request_labels: Mapping[str, AttributeValue], agent: str) -> Reply:
+def _record_reply(span: Span, reply: Reply, request_labels: Mapping[str, AttributeValue], agent: str) -> None:
     usage = reply.usage
     span.set_attribute(names.FINISH_REASONS, (reply.finish,))
     span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
@@ -159,7 +158,6 @@ def _record_reply(span: Span, reply: Reply, request_labels: Mapping[str, Attribu
     if reply.cost_usd:
         count(names.COST, {**labels, names.AGENT: agent}, by=reply.cost_usd)
     count(names.ITERATION_COUNT, {names.AGENT: agent})
-    return reply
 
 
 @contextmanager

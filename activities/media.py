@@ -233,7 +233,9 @@ async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callabl
         if isinstance(stored, str):
             result.append(text_part(stored))
         else:
-            result += [stored, text_part(line(stored))] if line else [stored]
+            result.append(stored)
+            if line is not None:
+                result.append(text_part(line(stored)))
     return tuple(result)
 
 

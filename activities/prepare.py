@@ -40,7 +40,7 @@ class PrepareActivities:
     async def prepare(self, request: PrepareRequest) -> Setup:
         """Return the setup. A mistake in the starter's input is a final failure."""
         try:
-            setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
+            setup = await self._agents.setup(request, is_goal=_is_for_goal())
         except InvalidInput as error:
             raise _starter_error(str(error)) from None
         except OtherPlace as error:  # retried, because a worker of the run's own workplace may be running too
@@ -50,6 +50,10 @@ class PrepareActivities:
             raise _starter_error(_size_problem(setup, size))
         self._conversations.keep_setup(setup)
         return setup
+
+
+def _is_for_goal() -> bool:
+    return activity.info().workflow_type == GOAL_WORKFLOW
 
 
 def _starter_error(text: str) -> ApplicationError:
@@ -75,8 +79,7 @@ class PastActivities:
     async def read_past(self, values: dict[str, Any]) -> AgentState:
         """Return the past, bounded to the size of one payload. A mistake in the starter's input is a final failure."""
         try:
-            is_goal = activity.info().workflow_type == GOAL_WORKFLOW
-            fork_input = parse_goal_fork(values) if is_goal else parse_fork(values)
+            fork_input = parse_goal_fork(values) if _is_for_goal() else parse_fork(values)
             async with heartbeats(dict[str, str]):
                 return await self._pasts.shared_past(fork_input)
         except InvalidInput as error:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from math import isfinite
 from typing import Any, get_args
 
@@ -80,15 +79,14 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
     fitting_blocks = _fitting_blocks(blocks, room) if len(parts) <= MAX_PARTS else ()
     if fitting_blocks:
         room -= len(to_json(fitting_blocks))
-    calls_left = _normalised_calls(reply.calls[:MAX_CALLS], earlier, room)
-    blocks_left = iter(fitting_blocks)
+    next_calls = _normalised_calls(reply.calls[:MAX_CALLS], earlier, room)
+    next_blocks = iter(fitting_blocks)
     normalised: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
             normalised.append(part)
-        else:
-            replacements = calls_left if isinstance(part, ToolCall) else blocks_left
-            normalised += islice(replacements, 1)  # the next one, or nothing if this part is left out
+        elif replacement := next(next_calls if isinstance(part, ToolCall) else next_blocks, None):
+            normalised.append(replacement)  # without a replacement, the part is left out
     return _with_sane_metadata(_with_omitted_calls(reply)).with_differences(parts=tuple(normalised))
 
 
@@ -312,14 +310,15 @@ class _ArgumentFitter:
             form = waiting.pop()
             if self._visits_left < 0 or not is_object(form):
                 return []
-            ref, alternatives = form.get("$ref"), form.get("anyOf", form.get("oneOf", form.get("allOf")))
+            ref = form.get("$ref")
+            parts = next((form[key] for key in ("anyOf", "oneOf", "allOf") if key in form), None)
             if "type" in form or "enum" in form or "const" in form:
                 forms.append(form)
             elif isinstance(ref, str) and ref not in resolved:
                 resolved.add(ref)
                 waiting.append(self._resolve_ref(ref))
-            elif is_list(alternatives) and ("allOf" not in form or len(alternatives) == 1):
-                waiting += alternatives  # several schemas of `allOf` hold at once, so they are no alternatives
+            elif is_list(parts) and ("allOf" not in form or len(parts) == 1):
+                waiting += parts  # several schemas of `allOf` hold at once, so they are no alternatives
             else:
                 return []
         return forms

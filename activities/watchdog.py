@@ -85,7 +85,8 @@ class Watchdog:
 
     def _watch_from_thread(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
         while not self._stopping.wait(TICK_S):
-            if time.monotonic() - self._ticked_at > self._held_s / 2:  # early enough to see the task before it ends
+            waited_s = time.monotonic() - self._ticked_at
+            if waited_s > self._held_s / 2:  # early enough to see the task before it ends
                 task = asyncio.current_task(loop)
                 frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
                 if task is not None and task is not ticks:  # otherwise the loop waits, or is about to tick
@@ -116,5 +117,8 @@ def _task_name(task: "asyncio.Task[Any]") -> str:
 def _code_location(stack: traceback.StackSummary) -> str:
     """Return the innermost line of our code, or else of any code."""
     ours = [frame for frame in stack if any(part in frame.filename for part in _OWN_PATHS)]
-    frame = (ours or list(stack) or [None])[-1]
-    return f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""
+    frames = ours or stack
+    if not frames:
+        return ""
+    frame = frames[-1]
+    return f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"

@@ -155,11 +155,12 @@ def attempt_failure(
         more: Other details.
     """
     is_retried = retryable and not is_out_of_time
-    is_unsure = attempt_may_have_acted()
-    some_may_have_acted = is_unsure or kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
-    if is_retried and not some_may_have_acted and not activity.info().is_local:
+    earlier_may_have_acted = attempt_may_have_acted()
+    this_may_have_acted = kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
+    had_no_effect = not earlier_may_have_acted and not this_may_have_acted
+    if is_retried and had_no_effect and not activity.info().is_local:
         record_attempt_without_effect()
-    facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: retryable and is_out_of_time, GOES_ON: goes_on}
+    facts = {EARLIER_UNKNOWN: earlier_may_have_acted, OUT_OF_TIME: retryable and is_out_of_time, GOES_ON: goes_on}
     details = (*_EFFECT_DETAILS.get(acted, ()), *(fact for fact, holds in facts.items() if holds), *more)
     # a server that asks for input has not failed, so no log and no metric counts it
     category = ApplicationErrorCategory.BENIGN if kind == INPUT_REQUIRED else ApplicationErrorCategory.UNSPECIFIED
@@ -178,8 +179,9 @@ def attempt_may_have_acted() -> bool:
     """
     info = activity.info()
     last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
-    has_earlier = info.attempt > 1 or bool(info.heartbeat_details)
-    return has_earlier and last.get(_FAILED_KEY) != info.attempt - 1
+    has_earlier_attempt = info.attempt > 1 or bool(info.heartbeat_details)
+    is_recorded_without_effect = last.get(_FAILED_KEY) == info.attempt - 1
+    return has_earlier_attempt and not is_recorded_without_effect
 
 
 def retry_backoff_s() -> float:
@@ -204,4 +206,5 @@ def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     if left_s is None:
         return False
     info = activity.info()
-    return (info.started_time - info.scheduled_time).total_seconds() + running_s + retry_backoff_s() >= left_s
+    waited_s = (info.started_time - info.scheduled_time).total_seconds()
+    return waited_s + running_s + retry_backoff_s() >= left_s

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import (
     attempt_failure,
@@ -192,8 +191,25 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
     if not is_repeatable and attempt_may_have_acted():
         text = "its activity was started again, which is not done if an earlier attempt may have had its effect"
         raise attempt_failure(text, CALL_STOPPED, retryable=False)
-    progress, caller = _Progress(secrets), request.caller or Caller()
-    context = ToolContext(
+    progress = _Progress(secrets)
+    if request.completion is None:
+        context = _tool_context(request, progress)
+        work = _output_of_call(tool, request.arguments, context, services.schema_errors)
+    else:
+        work = _completed_output(tool.spec, request.completion, services.schema_errors)
+    with tool_span(tool.spec.name, request.call_id), stops_as_failures(is_repeatable=is_repeatable):
+        async with heartbeats(progress.details):
+            output = await _guarded_call(work, tool.spec, request, secrets, began)
+            output = await with_stored_media(output, services.blobs, has_value=tool.spec.output_schema is not None)
+    output = await _recordable_output(output, tool.spec.max_result_bytes, secrets)
+    kept = output if output.media else output.content
+    services.conversations.keep_result(current_run_key(), info.activity_id, kept)
+    return output
+
+
+def _tool_context(request: ToolRequest, progress: "_Progress") -> ToolContext:
+    info, caller = activity.info(), request.caller or Caller()
+    return ToolContext(
         call_id=request.call_id,
         idempotency_key=request.key,
         attempt=info.attempt,
@@ -207,25 +223,18 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
         given=request.given,
         heartbeat=progress.note,
     )
-    work = (
-        _output_of_call(tool, request.arguments, context, services.schema_errors)
-        if request.completion is None
-        else _completed_output(tool.spec, request.completion, services.schema_errors)
-    )
-    with tool_span(tool.spec.name, request.call_id), stops_as_failures(is_repeatable=is_repeatable):
-        async with heartbeats(progress.details):
-            output = await _guarded_call(work, tool.spec, request, secrets, began)
-            output = await with_stored_media(output, services.blobs, has_value=tool.spec.output_schema is not None)
+
+
+async def _recordable_output(output: ToolOutput, max_bytes: int, secrets: KnownSecrets) -> ToolOutput:
+    """Return the output as history may hold it: sanitized, without secrets, and of at most `max_bytes`."""
     if len(output.content) <= MAX_INLINE_SANITIZE_CHARS:
         text = _without_secrets(output.content, secrets)
     else:
         text = await asyncio.to_thread(_without_secrets, output.content, secrets)
-    content = clip(text, tool.spec.max_result_bytes)
-    output = output.with_content(content)
-    if output.media:
-        output = output.with_media(tuple(part.with_name(secrets.redact(part.name)) for part in output.media))
-    services.conversations.keep_result(current_run_key(), info.activity_id, output if output.media else content)
-    return output
+    output = output.with_content(clip(text, max_bytes))
+    if not output.media:
+        return output
+    return output.with_media(tuple(part.with_name(secrets.redact(part.name)) for part in output.media))
 
 
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
@@ -283,22 +292,24 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
 async def _guarded_call(
     work: Coroutine[Any, Any, ToolOutput], spec: ToolSpec, request: ToolRequest, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
-    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None, **facts: Any) -> ApplicationError:
-        is_out_of_time = is_retry_too_late(request.left_s, time.monotonic() - began)
-        message = _error_message(secrets, text)
-        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_out_of_time=is_out_of_time, **facts)
-
+    """Return the output. Every error of the tool becomes the failure of this attempt."""
     try:
         return await run_within_limit(work, spec, is_awaited=request.is_awaited)
-    except ToolError as error:
-        more: tuple[Any, ...] = ()
-        if isinstance(error, InputRequired):
-            more = (error.asked.model_dump(mode="json", exclude_defaults=True),)
-        goes_on = isinstance(error, AbandonedCall)
-        raise failure(str(error), error.kind, error.retryable, error.acted, goes_on=goes_on, more=more) from None
-    except Exception as error:
+    except ToolError as raised:
+        error = raised
+    except Exception as raised:
         activity.logger.exception("tool %s failed", spec.name)
-        raise failure(error_text(error), type(error).__name__, retryable=True) from None
+        error = ToolError(error_text(raised), kind=type(raised).__name__, retryable=True)
+    more = (error.asked.model_dump(mode="json", exclude_defaults=True),) if isinstance(error, InputRequired) else ()
+    raise attempt_failure(
+        _error_message(secrets, str(error)),
+        error.kind,
+        retryable=error.retryable,
+        acted=error.acted,
+        is_out_of_time=is_retry_too_late(request.left_s, time.monotonic() - began),
+        goes_on=isinstance(error, AbandonedCall),
+        more=more,
+    )
 
 
 def _error_message(secrets: KnownSecrets, text: str) -> str:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 from temporalio import activity
@@ -19,9 +18,9 @@ from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_j
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker_engine
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker_engine, permit_terms
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
-from orga.workflows.types.tool_calls.tools import Caller, ToolSpec
+from orga.workflows.types.tool_calls.tools import Caller
 
 MAX_BYTES = 400_000
 """Bytes of all verdicts on one reply. The history holds the changed arguments of held calls a second time."""
@@ -108,27 +107,30 @@ class GateActivities:
 
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
+        """Return one verdict for each call of the request, or the one on its plan or answer."""
         log_iteration(request.iteration)
-        if is_weaker_engine(self.engine_name, request.engine):
-            why = f"this run began under the policy engine {request.engine}, and its worker has {self.engine_name}"
-            remedy = f"Ask the operator for a worker with {request.engine}"
-            verdicts = (_denial(f"{why}, which checks less. {remedy}"),) * (len(request.calls) or 1)
-        elif request.calls:
-            judged = [(call.name, partial(self._judge_call, request, call)) for call in request.calls]
-            verdicts = await self._judge_all(judged)
-        elif request.plan:
-            verdicts = await self._judge_all([("the plan", partial(self._judge_unmodified, request, "plan"))])
-        else:
-            verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
-        verdicts = recordable_verdicts(verdicts)
+        verdicts = recordable_verdicts(await self._verdicts(request))
         count_verdicts(request.calls, verdicts, {spec.name for spec in request.specs})
         recorded = self.secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
             recorded = Verdicts(verdicts=recorded.verdicts, places=request.places)
         return self._with_permits(request, recorded)
 
+    async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
+        if is_weaker_engine(self.engine_name, request.engine):
+            why = f"this run began under the policy engine {request.engine}, and its worker has {self.engine_name}"
+            remedy = f"Ask the operator for a worker with {request.engine}"
+            return (_denial(f"{why}, which checks less. {remedy}"),) * max(len(request.calls), 1)
+        if request.calls:
+            return await self._judge_all(
+                [(call.name, partial(self._judge_call, request, call)) for call in request.calls]
+            )
+        if request.plan:
+            return await self._judge_all([("the plan", partial(self._judge_unmodified, request, "plan"))])
+        return await self._judge_all([("the answer", partial(self._judge_answer, request))])
+
     def _with_permits(self, request: GateRequest, recorded: Verdicts) -> Verdicts:
-        """Sign the allowed calls exactly as recorded. The loop's own tools have no activity, and need no permit."""
+        """Sign the allowed calls exactly as recorded. The loop's own tools need no permit: they have no activity."""
         keys = self.permits
         if keys is None or not request.calls or len(request.places) != len(request.calls):
             return recorded
@@ -137,13 +139,12 @@ class GateActivities:
             if verdict.decision != "allow" or call.name in LOOP_TOOLS:
                 return verdict
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
-            terms = (verdict.version, request.purpose, request.approved_by)
             signed = SignedCall(call.name, arguments, _caller(request, call.name))
-            permit = keys.permit(current_activity_identity(place), signed, terms)
-            return verdict.with_permit(permit)
+            terms = permit_terms(verdict.version, request.purpose, request.approved_by)
+            return verdict.with_permit(keys.sign(current_activity_identity(place), signed, terms))
 
-        judged = zip(recorded.verdicts, request.calls, request.places, strict=False)
-        return recorded.with_verdicts(tuple(starmap(with_permit, judged)))
+        permitted = map(with_permit, recorded.verdicts, request.calls, request.places)
+        return recorded.with_verdicts(tuple(permitted))
 
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
         if self.engine.is_embedded:
@@ -185,27 +186,28 @@ class GateActivities:
         return _final_verdict(request, judged)
 
     async def _judge_call(self, request: GateRequest, call: ToolCall) -> Verdict:
-        spec, proposed = request.spec(call.name), call.arguments
+        """Judge the call, and once more with the arguments that policy gave it, until policy leaves them unchanged."""
+        proposed = call.arguments
         decided_by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
-            if spec is None:
-                problem = f"there is no tool {call.name!r}; the tools are: {', '.join(request.offered) or 'none'}"
-            else:
-                problem = await self._argument_problem(call, spec)
-            if problem:
+            if problem := await self._call_problem(request, call):
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **decided_by)
             proposal = request.with_calls((call,))
             judged = await self._engine_verdict(proposal)
             # the policies that changed the arguments earlier have decided too
             judged = judged.with_policies(tuple(dict.fromkeys([*decided_by.get("policies", ()), *judged.policies])))
-            changed = judged.arguments if judged.decision in _ALLOWING else None
-            if changed is None or _is_same_json(changed, call.arguments):
+            wanted = judged.arguments if judged.decision in _ALLOWING else None
+            if wanted is None or _is_same_json(wanted, call.arguments):
                 verdict = _final_verdict(proposal, judged)
                 return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
-            call, decided_by = call.with_arguments(changed), _deciding_fields(judged)
+            call, decided_by = call.with_arguments(wanted), _deciding_fields(judged)
         return _denial(f"the policy changed the arguments of {call.name} again and again", **decided_by)
 
-    async def _argument_problem(self, call: ToolCall, spec: ToolSpec) -> str:
+    async def _call_problem(self, request: GateRequest, call: ToolCall) -> str:
+        """Return why no tool can take the call, or ""."""
+        spec = request.spec(call.name)
+        if spec is None:
+            return f"there is no tool {call.name!r}; the tools are: {', '.join(request.offered) or 'none'}"
         if call.malformed is not None:
             return f"the arguments of {call.name} are not a JSON object with each key once: {call.malformed[:200]}"
         try:
@@ -219,9 +221,8 @@ class GateActivities:
             return await self.engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            return Verdict(
-                decision="deny", reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
-            )
+            reason = f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
+            return Verdict(decision="deny", reason=reason)
 
 
 def _caller(request: GateRequest, tool: str) -> Caller | None:
@@ -258,7 +259,7 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return allowed
     agent = proposal.call.arguments.get("agent")
-    delegate = next((delegate for delegate in proposal.delegates if delegate.agent == agent), None)
+    delegate = next((each for each in proposal.delegates if each.agent == agent), None)
     if delegate is None:  # it is unknown which tools its configuration allows
         return _denial(f"{agent!r} is no agent to delegate to", **decided_by)
     tools = narrowed_tools(delegate, judged)
@@ -266,6 +267,7 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
 
 
 def _deciding_fields(judged: Verdict) -> dict[str, Any]:
+    """Return the policies and their version, if the engine names them."""
     return {name: value for name in ("policies", "version") if (value := getattr(judged, name))}
 
 

@@ -13,7 +13,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import current_run_key
-from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, call_activity_id, permit_text
+from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, call_activity_id
 from orga.workflows.types.tool_calls.tools import NOT_DONE, Caller, ToolRequest
 
 MIN_KEY_CHARS = 32
@@ -49,10 +49,9 @@ class PermitKeys:
         self.texts = tuple(keys)
         self._keys = [key.encode() for key in keys]
 
-    def permit(self, identity: ActivityIdentity, call: SignedCall, terms: tuple[str, str, str]) -> str:
-        """Return the signature of a call under these terms: version of the policies, purpose, approver."""
-        signed_terms = permit_text("-", *terms).removeprefix("-")  # "-" takes the place of the missing signature
-        return _signature(self._keys[0], identity, call, signed_terms)
+    def sign(self, identity: ActivityIdentity, call: SignedCall, terms: str) -> str:
+        """Return the signature of a call under these `permit_terms`."""
+        return _signature(self._keys[0], identity, call, terms)
 
     def is_valid(self, permit: str, identity: ActivityIdentity, call: SignedCall) -> bool:
         """Return whether the permit was signed for exactly this call."""

@@ -87,10 +87,10 @@ class _CachedConversation:
         has_grown = chain.messages[: len(old)] == old
         base = self if has_grown else self.empty(self.setup)
         new = chain.messages[len(base.sent) :]
-        sent = messages_as_sent(chain.messages, self.setup.tools, len(base.sent))
-        changed = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
+        new_sent = messages_as_sent(chain.messages, self.setup.tools, len(base.sent))
+        changed = tuple(sent for message, sent in zip(new, new_sent, strict=True) if sent is not message)
         size = base.size + _messages_size(new) + _messages_size(changed)
-        return _CachedConversation(self.setup, chain, (*base.sent, *sent), size)
+        return _CachedConversation(self.setup, chain, (*base.sent, *new_sent), size)
 
 
 class Conversations:
@@ -115,8 +115,8 @@ class Conversations:
             known = _CachedConversation.empty(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         for news in (*request.context.news, request.context.summary):
-            if news is not None:  # the cached conversation has this output as a message now
-                self._outputs.drop((run, _output_key(news)))
+            if news is not None:
+                self._outputs.drop((run, _output_key(news)))  # the conversation now has this output as a message
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
@@ -142,23 +142,26 @@ class Conversations:
         elif short_digest(known.chain.digest) == request.context.head:
             return known  # an earlier attempt has added the news
         setup = known.setup
-        return known.with_chain(
-            request.context.apply_to(known.chain, lambda news: news.shown(self._message(run, news, setup)))
-        )
+
+        def shown_message(news: MessageRef) -> Message:
+            return news.shown(self._message(run, news, setup))
+
+        return known.with_chain(request.context.apply_to(known.chain, shown_message))
 
     def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
             return self._reply(run, news.reply).message()
-        content = self._outputs.get((run, _output_key(news)))
-        if not isinstance(content, (str, ToolOutput)):
+        output = self._outputs.get((run, _output_key(news)))
+        if isinstance(output, str):
+            if news.summary is not None:
+                return summary_message(output)
+            if news.recall is not None:
+                return knowledge_message(output)
+            output = ToolOutput(content=output)
+        if not isinstance(output, ToolOutput):
             raise NotCached("result")
-        if isinstance(content, str) and news.summary is not None:
-            return summary_message(content)
-        if isinstance(content, str) and news.recall is not None:
-            return knowledge_message(content)
-        output = ToolOutput(content=content) if isinstance(content, str) else content
         iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
         return result_message(call, output, setup.tool(call.name))

@@ -110,11 +110,16 @@ def call_settings(settings: ModelSettings, request: ReasonRequest) -> ModelSetti
 def model_request(prompt: str, context: ModelContext, request: ReasonRequest) -> ModelRequest:
     """Return the request. If there can be untrusted data, its instructions explain the lines around such data."""
     setup, is_goal_prompt = context.setup, prompt in GOAL_PROMPTS
-    goal_instructions = _GOAL_INSTRUCTIONS if is_goal_prompt else ""
-    has_data = setup.tools or setup.config.uses_knowledge or any(m.untrusted or m.result for m in context.messages)
+    has_data_in_messages = any(message.untrusted or message.result for message in context.messages)
+    can_have_data = setup.tools or setup.config.uses_knowledge or has_data_in_messages
+    instructions = (
+        setup.instructions,
+        _GOAL_INSTRUCTIONS if is_goal_prompt else "",
+        DELIMITER_MEANING if can_have_data else "",
+    )
     return ModelRequest(
         model=setup.model,
-        system=tuple(filter(None, (setup.instructions, goal_instructions, DELIMITER_MEANING if has_data else ""))),
+        system=tuple(filter(None, instructions)),
         messages=context.sent or messages_as_sent(context.messages, setup.tools),
         tools=setup.tools,
         tool_choice="auto" if prompt in _PROMPTS_WITH_TOOLS else "none",
@@ -205,10 +210,14 @@ def _combined_failure(failures: Sequence[_ModelFailure], redact: Callable[[str],
     is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(retryable)
     found_too_long = any(failure.error.kind == CONTEXT_OVERFLOW for failure in failures)
     kind = CONTEXT_OVERFLOW if found_too_long and not is_retryable else last.kind
-    delays = [error.retry_after_s for error in retryable if error.retry_after_s is not None]
-    all_have_delays = bool(delays) and len(delays) == len(retryable)
-    delay = min(delays) if is_retryable and all_have_delays else None
-    return ModelError(kind, text, retryable=is_retryable, retry_after_s=delay)
+    delay_s = _shortest_delay(retryable) if is_retryable else None
+    return ModelError(kind, text, retryable=is_retryable, retry_after_s=delay_s)
+
+
+def _shortest_delay(errors: Sequence[ModelError]) -> float | None:
+    """Return the shortest delay that the providers ask for. None if one of them asks for none, or there is no error."""
+    delays = [error.retry_after_s for error in errors if error.retry_after_s is not None]
+    return min(delays, default=None) if len(delays) == len(errors) else None
 
 
 TAIL_BYTES = 8_192
@@ -240,11 +249,12 @@ class ModelCalls:
             return _seconds_left(time.monotonic() - began)
 
         def asks_next(error: ModelError) -> bool:
-            is_busy = error.kind in BUSY_KINDS and activity.info().attempt > PATIENT_ATTEMPTS
-            if is_busy or error.kind in FAILOVER_KINDS:
+            was_patient = activity.info().attempt > PATIENT_ATTEMPTS
+            if error.kind in FAILOVER_KINDS or (was_patient and error.kind in BUSY_KINDS):
                 return True
-            left, delay = left_s(), error.retry_after_s or 0
-            return error.retryable and left is not None and delay > left
+            left = left_s()
+            is_delay_too_long = left is not None and (error.retry_after_s or 0) > left
+            return error.retryable and is_delay_too_long
 
         try:
             return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, asks_next)
@@ -260,7 +270,8 @@ class ModelCalls:
         asked, tails = replace(request, model=model, messages=messages), _ReplyTails(self._secrets)
         with model_span(setup.with_model(name), asked) as record_reply:
             async with heartbeats(tails.details):
-                reply = record_reply(self._secrets.redact_record(await provider.complete(asked, tails)))
+                reply = self._secrets.redact_record(await provider.complete(asked, tails))
+            record_reply(reply)
         return reply.with_author(name) if setup.tiers else reply
 
 
@@ -324,14 +335,15 @@ def _activity_failure(error: ModelError, message: str, left: float | None) -> Ap
     """
     if not error.retryable:
         return ApplicationError(message, type=error.kind, non_retryable=True)
-    wait = error.retry_after_s
-    if left is None or (retry_backoff_s() if wait is None else wait) <= left:
-        delay = None if wait is None else timedelta(seconds=wait)
-    elif left <= LAST_TRY_S:
+    asked_s = error.retry_after_s
+    delay_s = retry_backoff_s() if asked_s is None else asked_s
+    if left is None or delay_s <= left:
+        delay = None if asked_s is None else timedelta(seconds=asked_s)  # None: Temporal's own backoff
+    elif left > LAST_TRY_S:
+        delay = timedelta(seconds=left - LAST_TRY_S)
+    else:
         now = timedelta()
         return ApplicationError(message, OUT_OF_TIME, type=error.kind, non_retryable=True, next_retry_delay=now)
-    else:
-        delay = timedelta(seconds=left - LAST_TRY_S)
     return ApplicationError(message, type=error.kind, next_retry_delay=delay)
 
 
