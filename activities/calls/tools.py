@@ -168,17 +168,22 @@ def _tool_activity(tool: Tool, services: CallServices) -> Callable[..., Any]:
     return run
 
 
-def source_activity(source: ToolSource, services: CallServices) -> Callable[..., Any]:
-    """Return the activity for the source's tools. Temporal calls it for each type that no other activity has."""
+def dynamic_activity(source: ToolSource | None, services: CallServices) -> Callable[..., Any]:
+    """Return the activity that Temporal calls for each type that no other activity has.
+
+    It runs the source's tools. It refuses calls of tools that this worker lacks, because its configuration or code has
+    changed since the run was prepared. Without it, the SDK's failure would leave it open whether such a call has acted.
+    """
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
-        request = activity.payload_converter().from_payload(given[0].payload, ToolRequest)
         name = activity.info().activity_type
-        tool = source.tool(name, request.digest)
-        if tool is None:
-            raise attempt_failure(f"this worker has no activity {name!r}", "NotFoundError", retryable=True, acted="no")
-        return await _execute_call(tool, request, services)
+        if source is not None:
+            request = activity.payload_converter().from_payload(given[0].payload, ToolRequest)
+            if (tool := source.tool(name, request.digest)) is not None:
+                return await _execute_call(tool, request, services)
+        text = f"the worker has no tool or activity {name!r}; its orga.toml or its code may have changed"
+        raise attempt_failure(text, "NotFoundError", retryable=True, acted="no")
 
     return run
 

@@ -1,7 +1,7 @@
 """Lists everything that a worker registers with Temporal, and refuses parts of an application that conflict with it."""
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.worker import Interceptor, WorkerConfig
 
 from orga.activities.adapters.repaired_json import repaired_json
-from orga.activities.calls.tools import CallServices, source_activity, tool_activities
+from orga.activities.calls.tools import CallServices, dynamic_activity, tool_activities
 from orga.activities.circuits import GuardedModels, ToolCircuits
 from orga.activities.critique import CritiqueActivities
 from orga.activities.deliver import DeliverActivities, NotifyActivities
@@ -49,10 +49,15 @@ class _Registrations(NamedTuple):
     interceptors: list[Interceptor]
 
 
-def registrations(client: Client, parts: Parts) -> _Registrations:
-    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of one of them."""
+def registrations(client: Client, parts: Parts, theirs: Iterable[Callable[..., Any]] = ()) -> _Registrations:
+    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of one of them.
+
+    `theirs` are the activities of the application. A dynamic one of them replaces ours, unless MCP servers need ours.
+    """
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
-    return _Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
+    needs_dynamic = parts.source is not None or all(_activity_name(function) is not None for function in theirs)
+    activities = _activities(client, parts, needs_dynamic=needs_dynamic)
+    return _Registrations(WORKFLOWS, activities, [NamedTasks(), circuits])
 
 
 @asynccontextmanager
@@ -66,7 +71,7 @@ async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
             await parts.knowledge.close()
 
 
-def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
+def _activities(client: Client, parts: Parts, *, needs_dynamic: bool) -> list[Callable[..., Any]]:
     conversations = Conversations(ClientHistorySource(client))
     models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
     goal = GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)
@@ -84,7 +89,7 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         *tool_activities(parts.tools, services),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
-        *([source_activity(parts.source, services)] if parts.source else []),
+        *([dynamic_activity(parts.source, services)] if needs_dynamic else []),
     ]
 
 

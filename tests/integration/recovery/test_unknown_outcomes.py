@@ -4,9 +4,10 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -23,7 +24,7 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.loop import an_mcp_loop
-from tests.support.runs.loop import Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop, a_worker
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 from tests.support.tools.charging import charge
 from tests.support.tools.manifests import a_manifest_tool
@@ -194,6 +195,19 @@ strict = true
     assert UNKNOWN in found["1"]
     assert UNKNOWN in found["9"]
     assert "effect" not in found["3"]
+
+
+async def test_a_call_that_reaches_a_worker_without_its_tool_has_no_unknown_outcome(client: Client) -> None:
+    """A rolling restart with another configuration has such workers for a while."""
+    queue = f"test-{uuid4()}"
+    pay = FakeTool("pay", effect="irreversible", options={"task_queue": queue})
+    async with a_loop(client, [calls("pay"), answers()], pay) as loop:
+        async with a_worker(replace(loop, task_queue=queue)):
+            ran = await loop.run()
+        [result] = tool_results_in(loop, 1)
+    assert "the worker has no tool or activity 'pay'" in result
+    assert shown_effects(ran) == [""]
+    assert "unknown" not in result
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.keeper import MAX_DELAY_S, reconnect_delay_s
-from orga.activities.calls.tools import CallServices, source_activity
+from orga.activities.calls.tools import CallServices, dynamic_activity
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import AbsentTool, Tool
 from orga.client.history.values import data_converter
@@ -24,7 +24,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.mcp import meant_server
-from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.tools import NOT_DONE, ToolOptions, ToolSpec
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec
 
@@ -217,16 +217,17 @@ def given(digest: str = "") -> list[RawValue]:
 
 async def test_one_activity_runs_all_tools_of_a_source() -> None:
     source = FakeSource()
-    run = source_activity(source, CallServices(Conversations(NoHistory())))
+    run = dynamic_activity(source, CallServices(Conversations(NoHistory())))
     output = await beats("up_a").run(run, given("pinned"))
     assert (output.content, source.asked) == ("up_a ran", [("up_a", "pinned")])
 
 
-async def test_an_unknown_activity_is_not_found() -> None:
-    run = source_activity(FakeSource(), CallServices(Conversations(NoHistory())))
+@pytest.mark.parametrize("source", [FakeSource(), None])
+async def test_an_unknown_activity_is_not_found_and_did_nothing(source: FakeSource | None) -> None:
+    run = dynamic_activity(source, CallServices(Conversations(NoHistory())))
     with pytest.raises(ApplicationError) as raised:
         await beats("nobody_a").run(run, given())
-    assert raised.value.type == "NotFoundError"
+    assert (raised.value.type, raised.value.details) == ("NotFoundError", (NOT_DONE,))
 
 
 @pytest.mark.parametrize(

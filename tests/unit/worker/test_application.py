@@ -109,11 +109,16 @@ def configured(plugin: OrgaPlugin, client: Client, **given: Any) -> dict[str, An
     return cast("dict[str, Any]", plugin.configure_worker(cast("WorkerConfig", config)))
 
 
+def activity_names(config: dict[str, Any]) -> list[str | None]:
+    """Return the names of the activities. A dynamic one has none."""
+    return [activity._Definition.must_from_callable(each).name for each in config["activities"]]  # pyright: ignore
+
+
 def test_our_parts_are_added_to_those_of_the_application(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, tools=[look_up])
     config = configured(plugin, a_client(plugin), workflows=[Theirs], activities=[bill], interceptors=["theirs"])
     assert config["workflows"][:2] == [Theirs, AgentWorkflow]
-    names = [activity._Definition.must_from_callable(each).name for each in config["activities"]]  # pyright: ignore
+    names = activity_names(config)
     assert names[0] == "bill"
     assert {"prepare", "reason", "gate", "look_up", "read_file"} <= {*names}
     assert config["interceptors"][0] == "theirs"
@@ -183,7 +188,9 @@ def test_all_conflicting_names_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_a_second_dynamic_activity_is_refused(tmp_path: Path) -> None:
     alone, with_server = a_plugin(tmp_path), a_plugin(tmp_path, mcp_servers={"docs": {"command": "true"}})
-    assert anything in configured(alone, a_client(alone), activities=[anything])["activities"]
+    for theirs in ([anything], []):
+        config = configured(alone, a_client(alone), activities=theirs)
+        assert activity_names(config).count(None) == 1, "theirs replaces ours"
     with pytest.raises(ConfigError, match="activity anything: it is dynamic, and MCP servers need"):
         configured(with_server, a_client(with_server), activities=[anything])
 
