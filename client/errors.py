@@ -152,9 +152,9 @@ class NoAnswer(OrgaError):
 
     # Each subclass has a text of its own, so its `__init__` calls that of OrgaError, not this one.
 
-    def __init__(self, task_queue: str, command: str = "orga worker") -> None:
+    def __init__(self, task_queue: str, command: str = "orga worker", worker: str = "worker") -> None:
         super().__init__(
-            f"no worker answered on task queue {task_queue!r}; start one with: {command} (`orga journal` needs none)"
+            f"no {worker} answered on task queue {task_queue!r}; start one with: {command} (`orga journal` needs none)"
         )
 
 

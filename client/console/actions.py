@@ -32,7 +32,7 @@ from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import Exchange
 from orga.client.runs.sessions import SessionHandle
-from orga.client.server.pollers import may_be_polled
+from orga.client.server.versions import may_be_served
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.json_text import as_object, as_objects
 from orga.workflows.types.limits import BudgetExtension
@@ -83,7 +83,6 @@ class Target:
     client: Client
     run_id: str
     workflow_type: str
-    task_queue: str
     is_live: bool
     by: str
     action_id: str
@@ -112,7 +111,7 @@ class Target:
         """Send a signal, and wait until the run has taken it."""
         sender = {"id": self.action_id} if "approver" in argument else self.sender  # `approver` is the sender
         await self.exchange.signal(name, {**sender, **argument})
-        if not await may_be_polled(self.client, self.task_queue):
+        if not await self._is_served():
             return ActionAnswer(
                 state="received", detail="no worker is running; it counts when one starts", is_pending=True
             )
@@ -142,7 +141,10 @@ class Target:
 
         A repeated signal stays a signal, so that the run recognises its id.
         """
-        return await may_be_polled(self.client, self.task_queue) and not (await _read_traces(self)).is_sent
+        return await self._is_served() and not (await _read_traces(self)).is_sent
+
+    async def _is_served(self) -> bool:
+        return await may_be_served(self.client, await self.handle.describe())
 
     async def decide_by_signal(self, name: str, argument: dict[str, Any], done: ActionAnswer) -> ActionAnswer:
         """Send a decision as a signal. It takes effect when a worker takes it."""
@@ -550,7 +552,6 @@ async def _act(call: Call[RunAction]) -> Any:
         client=call.client,
         run_id=described.id,
         workflow_type=described.workflow_type,
-        task_queue=described.task_queue,
         is_live=described.status == WorkflowExecutionStatus.RUNNING,
         by=call.visitor.name,
         action_id=action.id,

@@ -29,7 +29,8 @@ from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.endings import read_result
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.runs.listing import WAIT_S
-from orga.client.server.pollers import may_be_polled
+from orga.client.runs.needed_worker import needed_worker
+from orga.client.server.versions import may_be_served
 from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.limits import LIMITS, Budgets
@@ -207,7 +208,7 @@ async def read_snapshot(
         "live": [
             Live.model_validate(each.model_dump()) for each in await activities_in_flight(console.client, described)
         ],
-        "worker": Worker(present=facts.has_worker, command=row.worker_command),
+        "worker": Worker(present=facts.has_worker, command=(await needed_worker(described)).command),
         "links": Links(
             parent=described.parent_id,
             origin=as_text(origin.get("workflow_id")) or None,
@@ -238,7 +239,7 @@ class _Facts(NamedTuple):
 
 async def _read_facts(console: Console, described: WorkflowExecutionDescription, view: RunView | None) -> _Facts:
     client, run = console.client, AgentHandle(console.client, described.id)
-    has_worker = await may_be_polled(client, described.task_queue)
+    has_worker = await may_be_served(client, described)
     failing, status = None, None
     if described.status == WorkflowExecutionStatus.RUNNING:
         failing = await failing_task(client, described)

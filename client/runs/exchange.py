@@ -13,7 +13,6 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import (
     REFUSALS,
     NoAnswer,
@@ -28,8 +27,9 @@ from orga.client.errors import (
 )
 from orga.client.history.values import MAX_UPDATE_BYTES, readable
 from orga.client.runs.failing_tasks import failing_task
-from orga.client.server.pollers import may_be_polled
+from orga.client.runs.needed_worker import needed_worker
 from orga.client.server.server_errors import error_reason, is_lost
+from orga.client.server.versions import may_be_served
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES, sender_of
 from orga.workflows.types.record import InvalidInput
 
@@ -178,8 +178,8 @@ class Exchange:
         described = await self.describe()
         if described.status != WorkflowExecutionStatus.RUNNING:
             raise RunEnded(self._id)
-        if not await may_be_polled(self._client, described.task_queue):
-            raise NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
+        if not await may_be_served(self._client, described):
+            raise await _silence_error(described)
         if failing := await self._failing_task(described):
             raise failing
 
@@ -188,16 +188,18 @@ class Exchange:
             described = await self.describe()
         except ServerLost as lost:
             return _unknown_effect_error(lost)
+        needed = await needed_worker(described)
         return NotTakenYet(
-            f"no worker on task queue {described.task_queue!r} has answered, and it may take effect when one comes",
-            f"start one with: {worker_command(await recorded_workplace(described))}",
+            f"no {needed.name} on task queue {described.task_queue!r} has answered, and it may take effect when one "
+            "comes",
+            f"start one with: {needed.command}",
         )
 
     async def _no_answer_error(self) -> NoAnswer:
         described = await self.describe()
         if failing := await self._failing_task(described):
             return failing
-        return NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
+        return await _silence_error(described)
 
     async def _failing_task(self, described: WorkflowExecutionDescription) -> TaskFails | None:
         failing = await failing_task(self._client, described)
@@ -251,6 +253,11 @@ def check_length(text: str) -> None:
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_SIGNAL_BYTES:
         raise TooLong(size, MAX_SIGNAL_BYTES)
+
+
+async def _silence_error(described: WorkflowExecutionDescription) -> NoAnswer:
+    needed = await needed_worker(described)
+    return NoAnswer(described.task_queue, needed.command, needed.name)
 
 
 def _unknown_effect_error(lost: ServerLost) -> NotTakenYet:

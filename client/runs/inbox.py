@@ -16,6 +16,7 @@ from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.listing import AT_ONCE, StatusQueries
+from orga.client.runs.needed_worker import NeededWorker
 from orga.client.runs.redeliveries import FailedDelivery, failed_deliveries
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, TENANT, WAITING
@@ -56,6 +57,8 @@ class InboxEntry:
     """The run id of the execution that waits."""
     held: Sequence[Item] = ()
     """The held calls of the run, with all arguments that it holds."""
+    worker: str = "worker"
+    """The kind of worker that the run needs. For a run that is pinned to a version: `worker of version shop.k3m7qa`."""
 
 
 async def inbox(
@@ -80,7 +83,7 @@ async def inbox(
         statuses = await queries.statuses(some)
         silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
         failing = await failing_tasks(client, silent)
-        async for entry in _question_entries(some, statuses, failing):
+        async for entry in _question_entries(some, statuses, failing, queries.lacking):
             is_for_queue = queue is None or entry.wait is None or entry.wait.queue == queue
             if kind in (None, entry.kind) and is_for_queue:
                 yield entry
@@ -98,12 +101,16 @@ async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
 
 
 async def _question_entries(
-    runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
+    runs: Sequence[WorkflowExecution],
+    statuses: Sequence[AgentStatus | None],
+    failing: Mapping[str, FailingTask],
+    lacking: Mapping[str, NeededWorker],
 ) -> AsyncGenerator[InboxEntry]:
     for run, status in zip(runs, statuses, strict=True):
         entry = await _run_entry(run, run.typed_search_attributes.get(WAITING) or "")
         if status is None:
-            yield replace(entry, failing=failing.get(run.id))
+            needed = lacking.get(run.id, NeededWorker(command=entry.worker_command))
+            yield replace(entry, failing=failing.get(run.id), worker=needed.name, worker_command=needed.command)
             continue
         for wait in status.waiting:
             yield replace(entry, kind=wait.kind, wait=wait, held=status.pending_approvals)

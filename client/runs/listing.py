@@ -17,9 +17,10 @@ from orga.client.history.values import decode_own, decode_payloads, run_converte
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.endings import ending_of, read_result
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
+from orga.client.runs.needed_worker import NeededWorker, needed_worker
 from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
-from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
+from orga.client.server.versions import Routing, routing
 from orga.workflows.types import names as known
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import RUN_WORKFLOWS
@@ -106,26 +107,35 @@ class ListedRun:
 
 
 class StatusQueries:
-    """Queries the statuses of runs. It looks only once for a worker on each task queue."""
+    """Queries the statuses of runs. It looks only once for the workers of each task queue."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._polled: dict[str, bool] = {}
+        self._routings: dict[str, Routing | None] = {}
+        self.lacking: dict[str, NeededWorker] = {}
+        """The workers that the runs without a worker need, by run id, on queues with deployment versions."""
 
     async def statuses(self, runs: Sequence[WorkflowExecution | ListedRun]) -> list[AgentStatus | None]:
         """Return the status of each run in order, or None if it gives no answer."""
-        for queue in {run.task_queue for run in runs} - self._polled.keys():
-            self._polled[queue] = await may_be_polled(self._client, queue)
+        for queue in {run.task_queue for run in runs} - self._routings.keys():
+            self._routings[queue] = await routing(self._client, queue)
         found: list[AgentStatus | None] = []
         for start in range(0, len(runs), AT_ONCE):
             found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))
         return found
 
     async def _status(self, run: WorkflowExecution | ListedRun) -> AgentStatus | None:
-        if not self._polled[run.task_queue]:
-            return None
+        queue_routing = self._routings[run.task_queue]
+        handle = AgentHandle(self._client, run.id)
         try:
-            return await AgentHandle(self._client, run.id).status()
+            if queue_routing is not None and queue_routing.has_versions:
+                described = await handle.describe()
+                if not queue_routing.may_serve(described):
+                    self.lacking[run.id] = await needed_worker(described)
+                    return None
+            elif queue_routing is not None and not queue_routing.polled:
+                return None
+            return await handle.status()
         except Exception:  # it gives no answer that this client can decode: a codec may raise anything
             return None
 

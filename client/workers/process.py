@@ -15,7 +15,8 @@ from temporalio.service import RPCError
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.server.endpoint import Report
 from orga.client.server.pollers import WorkerIdentity, local_process, poller_identities
-from orga.client.workers.deployment import Routing, no_workers_text, routing
+from orga.client.server.versions import Routing, routing
+from orga.client.workers.deployment import no_workers_text
 from orga.client.workers.early_start import (
     ENDING_MESSAGE,
     POLLING_MESSAGE,

@@ -89,8 +89,8 @@ def _delivery_command(goal_id: str, name: str) -> str:
 def _unanswered_lines(entry: InboxEntry) -> list[str]:
     if failing := entry.failing:
         return [f"  {terminal_line(failing.problem_line, 400)}", f"  → {failing.remedy}"]
-    start = f"start one with: {full_field_text(entry.worker_command)}"
-    return [f"  no worker answers on task queue '{full_field_text(entry.task_queue)}'; {start}"]
+    silent = f"no {full_field_text(entry.worker)} answers on task queue '{full_field_text(entry.task_queue)}'"
+    return [f"  {silent}; start one with: {full_field_text(entry.worker_command)}"]
 
 
 def _entry_json(entry: InboxEntry, now: datetime) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import typer
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
@@ -22,14 +22,13 @@ from orga.client.cli.shown.text import (
     write_note,
     write_result,
 )
-from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import NoAnswer
 from orga.client.journal import event_types as on
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.failing_tasks import FailingTask, failing_task
-from orga.client.server.pollers import may_be_polled
-from orga.client.workers.deployment import is_version_missing, pinned_version
+from orga.client.runs.needed_worker import needed_worker
+from orga.client.server.versions import may_be_served, pinned_version
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.status import AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import full_field_text
@@ -119,22 +118,20 @@ async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> N
     async with run_context(run, config) as (context, run_id):
         described = await context.run(run_id).describe()
         failing, version = await failing_task(context.client, described), pinned_version(described)
-        lacks_version = not failing and await is_version_missing(context.client, described.task_queue, version)
         # a workflow that was terminated does not know of its end, but its history does
         knows_end = described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED)
         answer = None
-        if knows_end and not failing and not lacks_version:
-            answer = await _query_status(context, run_id, described.task_queue)
+        if knows_end and not failing:
+            answer = await _query_status(context, described)
         if answer is None:
             past = replace(await history_status(read_journal(context.client, run_id)), failing=failing)
             shown, lines = past.json_fields(), past.lines()
             if failing and described.status == WorkflowExecutionStatus.RUNNING:
                 write_note(f"{failing.problem_line}; this is the state in the history. {failing.remedy}")
             elif described.status == WorkflowExecutionStatus.RUNNING:
-                start = worker_command(await recorded_workplace(described))
-                of_version = f" of version {version.to_canonical_string()}" if lacks_version and version else ""
+                needed = await needed_worker(described)
                 write_note(
-                    f"no worker{of_version} answers, so this is the state in the history; start one with: {start}"
+                    f"no {needed.name} answers, so this is the state in the history; start one with: {needed.command}"
                 )
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
@@ -149,11 +146,11 @@ async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> N
         write_result(*outcome.lines_around(lines))
 
 
-async def _query_status(context: CliContext, run_id: str, task_queue: str) -> AgentStatus | None:
-    if not await may_be_polled(context.client, task_queue):
+async def _query_status(context: CliContext, described: WorkflowExecutionDescription) -> AgentStatus | None:
+    if not await may_be_served(context.client, described):
         return None
     try:
-        return await context.run(run_id).status()
+        return await context.run(described.id).status()
     except NoAnswer:
         return None
 
@@ -173,15 +170,15 @@ async def conversation(run: RunId, json: Json = False, config: ConfigFile = None
 
 async def _read_messages(context: CliContext, run_id: str) -> list[ShownMessage]:
     described = await context.run(run_id).describe()
-    if await may_be_polled(context.client, described.task_queue):
+    if await may_be_served(context.client, described):
         with suppress(NoAnswer):
             return await context.run(run_id).conversation()
     from orga.client.past.replayed_state import past_conversation  # it imports the workflows, to replay them
 
     messages = await past_conversation(context.client, run_id)
     if not messages:
-        start = worker_command(await recorded_workplace(described))
-        write_note(f"no worker has taken the run yet, so it has no messages; start one with: {start}")
+        needed = await needed_worker(described)
+        write_note(f"no {needed.name} has taken the run yet, so it has no messages; start one with: {needed.command}")
     return messages
 
 

@@ -28,7 +28,7 @@ from orga.workflows.types.text import escaped_line, full_field_text
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
 
-WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {}"
+WAITING_FOR_WORKER = "waiting for a {} on task queue {!r}; start one with: {}"
 
 
 class Screen(Protocol):
@@ -98,7 +98,8 @@ def blocking_remarks(progress: Progress) -> list[str]:
 def _worker_remark(progress: Progress) -> str:
     if progress.starts_worker:
         return f"waiting for the worker that is being started for task queue {progress.task_queue!r}"
-    return WAITING_FOR_WORKER.format(progress.task_queue, progress.worker_command)
+    needed = progress.needed_worker
+    return WAITING_FOR_WORKER.format(needed.name, progress.task_queue, needed.command)
 
 
 def _question_remark(run_id: str, wait: ShownQuestion) -> str:

@@ -32,13 +32,13 @@ from orga.client.cli.shown.text import (
     write_note,
     write_warning,
 )
-from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.journal import event_types as on
 from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.journal.watcher import LiveActivity
 from orga.client.runs.agents import AgentHandle
-from orga.client.server.pollers import may_be_polled
+from orga.client.runs.needed_worker import needed_worker
+from orga.client.server.versions import may_be_served
 from orga.client.workers.process import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
@@ -199,11 +199,9 @@ class Watch:
 
     async def _update_pollers(self) -> None:
         described = await self._describe()
-        is_polled = await may_be_polled(self._client, self._progress.task_queue)
-        self._misses = 0 if is_polled else self._misses + 1
+        self._misses = 0 if await may_be_served(self._client, described) else self._misses + 1
         if self._misses == 1:
-            command = worker_command(await recorded_workplace(described))
-            self._progress = replace(self._progress, worker_command=command)
+            self._progress = replace(self._progress, needed_worker=await needed_worker(described))
         starts = self._keeper is not None and self._keeper.is_keeping
         self._show(replace(self._progress, lacks_worker=self._misses >= MAX_MISSES, starts_worker=starts))
 

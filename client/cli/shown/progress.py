@@ -10,6 +10,7 @@ from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.run_view import EVENT_PHASES, ViewedEntry, is_paused_after
 from orga.client.journal.watcher import LiveActivity
+from orga.client.runs.needed_worker import NeededWorker
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
@@ -129,8 +130,7 @@ class Progress:
     """A goal's plan, from its status."""
     pending_calls: PendingCalls = field(default_factory=PendingCalls)
     task_queue: str = ""
-    worker_command: str = "orga worker"
-    """The command that starts a worker for the run."""
+    needed_worker: NeededWorker = field(default_factory=NeededWorker)
     lacks_worker: bool = False
     starts_worker: bool = False
     """True if this command starts the missing worker."""

@@ -48,7 +48,8 @@ from orga.client.server.pollers import (
     short_config,
     short_policy,
 )
-from orga.client.workers.deployment import no_workers_text, routing
+from orga.client.server.versions import may_be_served, routing
+from orga.client.workers.deployment import no_workers_text
 from orga.client.workers.process import WorkerKeeper, keep_worker
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
@@ -275,9 +276,11 @@ async def worker_for_live_run(
     """
     queue = described.task_queue
     is_own = await context.may_work_on(described)
-    if not is_own and not await may_be_polled(context.client, queue):
+    if not is_own and not await may_be_served(context.client, described):
         write_note(_other_folder_hint(described.id, queue, await recorded_workplace(described), command))
-    is_wanted = is_own and not no_worker and described.status == WorkflowExecutionStatus.RUNNING
+    versions = await routing(context.client, queue)
+    needs_version = versions is not None and versions.current is not None  # of which this command starts no worker
+    is_wanted = is_own and not no_worker and not needs_version and described.status == WorkflowExecutionStatus.RUNNING
     async with _optional_worker(context, queue, is_wanted=is_wanted) as keeper:
         yield keeper
 

@@ -13,9 +13,9 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command
 from orga.client.cli.options import ConfigFile, Json, RunId, text_or_stdin
 from orga.client.cli.shown.text import write_json, write_note
-from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle
-from orga.client.server.pollers import may_be_polled
+from orga.client.runs.needed_worker import needed_worker
+from orga.client.server.versions import may_be_served
 from orga.workflows.types.text import clean_text
 
 Text = Annotated[
@@ -72,11 +72,11 @@ NOTHING_HAPPENS = "nothing happens until one does"
 
 
 async def note_missing_worker(context: CliContext, run: AgentHandle, consequence: str) -> None:
-    """Write a note, with the remedy, if no worker polls the run's task queue."""
+    """Write a note, with the remedy, if no worker polls that takes the run."""
     described = await run.describe()
-    if not await may_be_polled(context.client, described.task_queue):
-        start = worker_command(await recorded_workplace(described))
-        write_note(f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}")
+    if not await may_be_served(context.client, described):
+        needed, queue = await needed_worker(described), described.task_queue
+        write_note(f"no {needed.name} polls task queue {queue!r}: {consequence}; start one with: {needed.command}")
 
 
 def override(

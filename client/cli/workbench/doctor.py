@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion as Version
 from temporalio.service import RPCError
 
 from orga.activities.adapters.blob_folder import BlobFolder
@@ -31,6 +33,7 @@ from orga.client.errors import ConfigError, OrgaError, ServerUnavailable
 from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
+from orga.client.runs.newest import visibility_literal
 from orga.client.runs.settings import read_settings
 from orga.client.server.endpoint import Endpoint, given_up_cause
 from orga.client.server.home import prepare_home, server_home
@@ -50,8 +53,9 @@ from orga.client.server.search_attributes import (
     register_missing,
 )
 from orga.client.server.server_errors import error_reason, is_unsupported
+from orga.client.server.versions import Routing, pinned_version, routing
 from orga.client.telemetry.start import forward_core_logs
-from orga.client.workers.deployment import Routing, make_current_command, no_workers_text, routing
+from orga.client.workers.deployment import make_current_command, no_workers_text
 from orga.client.workers.process import keep_worker
 from orga.start import module_command
 from orga.workflows.decisions.settings import problems_text
@@ -252,6 +256,8 @@ async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[D
     if (versions := await routing(context.client, context.task_queue)) is not None:
         for check in version_checks(versions, context.task_queue, context.connection.endpoint):
             yield check
+        for check in await pinned_run_checks(context.client, context.task_queue, versions):
+            yield check
     for check in await activity_queue_checks(context.client, context.config):
         yield check
     for check in blocked_loop_checks(identities or []):
@@ -330,11 +336,11 @@ def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) ->
     if queue_routing.current is None and not queue_routing.waiting_versions:
         return []
     names = ", ".join(version.to_canonical_string() for version in queue_routing.waiting_versions)
-    polling = f"; workers of {names} poll, too" if names else ""
+    polling = f"; workers of {names} poll" if names else ""
     if queue_routing.current is not None:
         name = queue_routing.current.to_canonical_string()
         if queue_routing.is_served:
-            return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling}")]
+            return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling and f'{polling}, too'}")]
         detail = f"{no_workers_text(queue_routing.current, task_queue)}{polling}"
         remedy = "start such a worker"
         if queue_routing.waiting_versions:
@@ -342,9 +348,33 @@ def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) ->
         return [DoctorCheck("version", ok=False, detail=detail, remedy=remedy)]
     remedy = f"let new runs go there: {make_current_command(queue_routing.waiting_versions[-1], server)}"
     if queue_routing.is_served:
-        detail = f"new runs go to workers without a version{polling}"
+        detail = f"new runs go to workers without a version{polling}, too"
         return [DoctorCheck("version", ok=True, detail=detail, remedy=remedy, warning=True)]
     return [DoctorCheck("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
+
+
+async def pinned_run_checks(client: Client, task_queue: str, queue_routing: Routing) -> list[DoctorCheck]:
+    """Return a problem for each version of which no worker polls, although live runs are pinned to it."""
+    if not queue_routing.has_versions:
+        return []
+    query = f"{RunFilter(running=True).visibility()} AND TaskQueue = {visibility_literal(task_queue)}"
+    waiting: dict[Version, list[str]] = {}
+    async for run in client.list_workflows(query, limit=LATEST_RUNS):
+        with suppress(RPCError):  # the run was deleted meanwhile
+            version = pinned_version(await client.get_workflow_handle(run.id).describe())
+            if version is not None and version not in queue_routing.polled:
+                waiting.setdefault(version, []).append(run.id)
+    return [
+        DoctorCheck(
+            f"version {terminal_line(version.to_canonical_string())}",
+            ok=False,
+            detail=f"{count_text(len(runs), 'live run')} of it, such as {terminal_line(runs[0], 60)}, and no worker",
+            remedy=f"start a worker of that build with: orga worker --deployment {quote(version.deployment_name)}; or "
+            "check a run with `orga verify ID` and move it to the current version: temporal workflow update-options "
+            "--workflow-id ID --versioning-override-behavior auto_upgrade",
+        )
+        for version, runs in waiting.items()
+    ]
 
 
 def blocked_loop_checks(identities: list[str]) -> list[DoctorCheck]:

@@ -18,7 +18,7 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import WAITING_RUNS_QUERY
 from orga.client.runs.newest import newest_runs, replaced_run_ids
-from orga.client.server.pollers import may_be_polled
+from orga.client.server.versions import may_be_served
 from orga.workflows.types.status import JournalEntry
 
 WINDOW = 100
@@ -67,7 +67,7 @@ class Sources:
         """Return whether the state still shows correctly if the run has a worker, and if the run is stuck."""
         described = await AgentHandle(self.client, run_id).describe()
         is_stuck = await failing_task(self.client, described) is not None
-        has_worker = await may_be_polled(self.client, described.task_queue)
+        has_worker = await may_be_served(self.client, described)
         return (has_worker, is_stuck) == (state["worker"]["present"], state["stuck"] is not None)
 
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:

@@ -324,11 +324,11 @@ async def test_a_decision_that_was_sent_without_a_worker_has_one_effect(
         [held] = await wait_for_held_calls(run)
         decision = {"approval_id": held["approval_id"], "reason": "agreed"}
 
-        async def is_polled(_client: Client, _queue: str) -> bool:
+        async def is_served(*_: object) -> bool:
             return False
 
         with monkeypatch.context() as none_seen:
-            none_seen.setattr(actions, "may_be_polled", is_polled)
+            none_seen.setattr(actions, "may_be_served", is_served)
             assert (await act(console, run, "n1", "approve", **decision))[0] == 202
         await run.result()
         resolved = await journal_of(client, run, "ApprovalResolved")

@@ -149,12 +149,12 @@ async def test_nothing_is_rewound_if_no_worker_can_abort_a_delegate(client: Clie
         await hold.reached()
         before = await handle.describe()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orga.client.runs.exchange.may_be_polled", _nobody)
+        patch.setattr("orga.client.runs.exchange.may_be_served", _nobody)
         with pytest.raises(NoAnswer):
             await rewind(client, handle.id, 0)
     assert (await handle.describe()).run_id == before.run_id
     await handle.terminate()
 
 
-async def _nobody(*_: Any) -> list[str]:
-    return []
+async def _nobody(*_: Any) -> bool:
+    return False

@@ -94,7 +94,15 @@ def test_a_new_version_takes_new_runs_and_old_runs_stay_on_theirs(orga: Orga, te
     lacking = orga("run", "What is the retry limit?")
     assert lacking.code == 6
     assert f"go to version shop.{two}, of which no worker polls" in lacking.err
-    assert f"no worker of version shop.{one} answers" in orga("status", "left").err
+    nobody = f"no worker of version shop.{one}"
+    assert f"{nobody} answers" in orga("status", "left").err
+    assert f"{nobody} answers" in orga("inbox").out
+    refused = orga("approve", "left")
+    assert refused.err.startswith(f"orga: {nobody} answered on task queue")
+    assert "start one with: orga worker --deployment shop" in refused.err
+    assert f"{nobody} polls" in orga("steer", "left", "wait").err
+    [waiting] = [check for check in json.loads(orga("doctor", "--json").out) if check["name"] == f"version shop.{one}"]
+    assert waiting["detail"] == "1 live run of it, such as left, and no worker"
     assert "ended      aborted" in orga("status", "of-one").out, "the history shows an ended run"
 
 
