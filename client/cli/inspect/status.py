@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncIterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.decisions import held_call_text
-from orga.client.cli.shown.status_text import plan_lines, run_outcome, status_lines
+from orga.client.cli.shown.status_text import activity_lines, plan_lines, run_outcome, status_lines
 from orga.client.cli.shown.text import (
     indented_lines,
     separated_blocks,
@@ -26,6 +27,7 @@ from orga.client.errors import NoAnswer
 from orga.client.journal import event_types as on
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView, ViewedEntry
+from orga.client.journal.watcher import activities_in_flight
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.runs.needed_worker import needed_worker
 from orga.client.server.versions import may_be_served, pinned_version
@@ -112,6 +114,7 @@ async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> N
 
     The state comes from a worker. If no worker answers, the command reads the history, and --json has "from":
     "history". It also reads the history if the run's workflow task fails, and then shows the cause and the remedy.
+    Calls in flight are shown with the failure of their last attempt.
 
     Example: orga status ID --json
     """
@@ -139,6 +142,10 @@ async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> N
             name = version.to_canonical_string()
             shown["version"] = name
             lines.insert(2, f"version    {terminal_line(name)}")
+        if described.status == WorkflowExecutionStatus.RUNNING:
+            activities = await activities_in_flight(context.client, described)
+            shown["in_flight"] = [activity.model_dump(mode="json") for activity in activities]
+            lines[1:1] = activity_lines(activities, datetime.now(UTC))
         outcome = await run_outcome(context.client, described)
     if json:
         write_json(shown | outcome.json_fields())

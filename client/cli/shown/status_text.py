@@ -1,5 +1,6 @@
 """Renders a run's status, plan and outcome as lines."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from orga.client.cli.shown.text import age, count_text, hanging_lines, terminal_
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
+from orga.client.journal.watcher import LiveActivity
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.listing import read_summary
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
@@ -126,6 +128,23 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         detail = terminal_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def activity_lines(activities: Sequence[LiveActivity], now: datetime) -> list[str]:
+    """Return a line for each activity in flight: since when it runs, or when and why it will be tried again."""
+    return [f"in flight  {full_field_text(each.name)}: {_attempt_text(each, now)}" for each in activities]
+
+
+def _attempt_text(live: LiveActivity, now: datetime) -> str:
+    number = f"attempt {live.attempt}" if live.attempt > 1 else ""
+    if live.since is not None:
+        when = f"running for {age(live.since, now)}"
+    elif live.retry_at is not None:
+        when = f"in {age(now, live.retry_at)}"
+    else:
+        when = "no worker has begun it yet"
+    failure = f"after: {terminal_line(live.failure, 300) or 'silence'}" if number else ""
+    return ", ".join(part for part in (number, when, failure) if part)
 
 
 def _turn_lines(status: AgentStatus) -> list[str]:

@@ -7,7 +7,8 @@ import pytest
 
 from orga.client.cli.live.screens import PlainScreen
 from orga.client.cli.shown.progress import DelegateStatus, PendingActivity, Progress
-from orga.client.cli.shown.status_text import status_lines
+from orga.client.cli.shown.status_text import activity_lines, status_lines
+from orga.client.journal.watcher import LiveActivity
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.questions import Choice, ShownQuestion
@@ -218,6 +219,28 @@ def test_a_status_is_shown_in_lines() -> None:
         "           → orga requeue run 3.0",
         "tiers      none, every prompt goes to that model",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        pytest.param({"since": NOW - timedelta(seconds=7)}, "running for 7 s", id="it runs"),
+        pytest.param({}, "no worker has begun it yet", id="no worker has begun it"),
+        pytest.param(
+            {"attempt": 7, "retry_at": NOW + timedelta(seconds=12), "failure": "it is\ndown"},
+            "attempt 7, in 12 s, after: it is down",
+            id="it is tried again later",
+        ),
+        pytest.param(
+            {"attempt": 2, "since": NOW - timedelta(minutes=3)},
+            "attempt 2, running for 3 min, after: silence",
+            id="it is tried again now",
+        ),
+    ],
+)
+def test_a_status_shows_calls_in_flight_with_their_last_failure(fields: dict[str, Any], shown: str) -> None:
+    live = LiveActivity(run="run", activity_id="1", name="reason", **fields)
+    assert activity_lines([live], NOW) == [f"in flight  reason: {shown}"]
 
 
 @pytest.mark.parametrize(
