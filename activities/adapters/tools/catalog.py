@@ -107,7 +107,6 @@ def builtin_tools(
     commands: Collection[str] = (),
     sandbox: Sandbox | None = None,
     github: GitHubSettings | None = None,
-    options: Mapping[str, ToolOptions] | None = None,
     rules: Rules = NO_RULES,
     edits: Path | None = None,
 ) -> list[Tool]:
@@ -123,8 +122,7 @@ def builtin_tools(
     tools += [ReadIssue(api, settings.repo), ReadPullRequest(api, settings.repo)]
     if commands:
         tools.append(RunCommand(files, commands, sandbox=sandbox))
-    verified = ToolOptions(verified=True)
-    return with_options([_with_overrides(tool, verified) for tool in tools], options or {})
+    return [_with_overrides(tool, ToolOptions(verified=True)) for tool in tools]
 
 
 @cache

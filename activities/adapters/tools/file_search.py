@@ -19,7 +19,6 @@ from orga.activities.adapters.tools.root import (
     FileRoot,
     FileWalk,
     WalkedFile,
-    path_filter,
     printable_name,
 )
 from orga.activities.ports import ToolContext, ToolError
@@ -147,11 +146,11 @@ class SearchText:
 
     def _search(self, parameters: _SearchParameters) -> str:
         query = LinePattern(parameters.query, regex=parameters.regex, ignore_case=parameters.ignore_case)
-        wanted = path_filter(parameters.pattern)
-        walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
+        ignored = parameters.include_ignored
+        walk = FileWalk(self._root, parameters.path, parameters.pattern, includes_ignored=ignored)
         found = _SearchFindings()
         for file in walk.files():
-            if wanted(file.relative) and (data := _searchable_text(file, found)):
+            if data := _searchable_text(file, found):
                 hits = dict(islice(query.matches(data), parameters.limit - found.hits))
                 if hits:
                     found.add(len(hits), matching_lines(printable_name(file.path), data, hits, parameters.context))
@@ -213,9 +212,9 @@ class ListFiles:
         return ToolOutput(content=await WALK_THREADS.run(self._listing, parameters))
 
     def _listing(self, parameters: _ListParameters) -> str:
-        wanted = path_filter(parameters.pattern)
-        walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
-        paths = sorted(file.path for file in walk.files() if wanted(file.relative))
+        ignored = parameters.include_ignored
+        walk = FileWalk(self._root, parameters.path, parameters.pattern, includes_ignored=ignored)
+        paths = sorted(file.path for file in walk.files())
         lines = [printable_name(path) for path in paths[: parameters.limit]]
         if len(paths) > parameters.limit:
             lines.append(f"[{len(paths) - parameters.limit} more files not shown; narrow with path or pattern]")

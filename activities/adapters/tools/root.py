@@ -206,7 +206,7 @@ PATTERN_DESCRIPTION = (
 )
 
 
-def path_filter(pattern: str | None) -> Callable[[str], bool]:
+def _path_filter(pattern: str | None) -> Callable[[str], bool]:
     """Return a predicate for paths relative to the start of a walk. Without a pattern, it accepts all paths.
 
     Raise ToolError (InvalidPattern) if matching could take too long.
@@ -246,8 +246,6 @@ class WalkedFile:
 
     path: str
     """Relative to the root."""
-    relative: str
-    """Relative to the start of the walk."""
     name: str
     folder: int
     """The descriptor of its folder. Opening each file from the root would take longer than the rest of a search."""
@@ -257,28 +255,32 @@ class WalkedFile:
 
 
 class FileWalk:
-    """One walk through the files below a path, bounded in time. `cut` is True if the time was not enough.
+    """One walk through the files below a path that match a pattern, bounded in time.
 
     It leaves out files and folders that a `.gitignore` in or below the root names. A walk can start in a folder that is
     ignored itself. Then the `.gitignore` files above that folder have no effect.
     """
 
-    def __init__(self, root: FileRoot, path: str, *, includes_ignored: bool = False) -> None:
+    def __init__(self, root: FileRoot, path: str, pattern: str | None, *, includes_ignored: bool) -> None:
+        """Prepare the walk. Raise ToolError (InvalidPattern) if matching could take too long."""
         self._root = root
         self._path = path
+        self._accepts = _path_filter(pattern)
         self._includes_ignored = includes_ignored
         self._base = ""
         """The path of the folder in which the walk starts, with `/` at its end, or "" for the root."""
         self._ends = 0.0
         """The time of the monotonic clock at which the walk is cut."""
         self.cut = False
+        """True if the time was not enough."""
 
     def files(self) -> Iterator[WalkedFile]:
         """Yield the files. Those of one folder are sorted by name."""
         target = self._root.locate(self._path)
         with path_errors(self._path), self._root.folder(target.parent) as parent:
             if stat.S_ISREG(os.stat(target.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
-                yield WalkedFile(str(target), target.name, target.name, parent)
+                if self._accepts(target.name):
+                    yield WalkedFile(str(target), target.name, parent)
                 return
         yield from self._files_below(target)
 
@@ -320,8 +322,9 @@ class FileWalk:
             if self._must_stop():
                 return
             path = prefix + name
-            if kind == "file" and not rules.ignores(path, is_folder=False):
-                yield WalkedFile(path, path.removeprefix(self._base), name, folder)
+            is_included = kind == "file" and not rules.ignores(path, is_folder=False)
+            if is_included and self._accepts(path.removeprefix(self._base)):
+                yield WalkedFile(path, name, folder)
         for name, kind in shown:
             if self._must_stop():  # checked for each folder, because the previous one may have taken long
                 return

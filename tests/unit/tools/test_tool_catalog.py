@@ -66,7 +66,7 @@ def test_two_tools_with_the_same_name_are_refused(tmp_path: Path) -> None:
 
 def test_options_override_those_of_the_tool(tmp_path: Path) -> None:
     options = {"run_command": ToolOptions(max_attempts=1), "read_file": ToolOptions(execution="local")}
-    catalog = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))
+    catalog = ToolCatalog(with_options(builtin_tools(tmp_path, commands=["git"]), options))
     assert catalog["run_command"].spec.options == ToolOptions(max_attempts=1, timeout_s=630, verified=True)
     assert catalog["read_file"].spec.options.execution == "local"
     assert catalog["list_files"].spec.options == ToolOptions(verified=True)
@@ -74,7 +74,7 @@ def test_options_override_those_of_the_tool(tmp_path: Path) -> None:
 
 def test_the_configured_effect_wins(tmp_path: Path) -> None:
     options = {"run_command": ToolOptions(effect="idempotent", max_attempts=3)}
-    spec = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))["run_command"].spec
+    spec = ToolCatalog(with_options(builtin_tools(tmp_path, commands=["git"]), options))["run_command"].spec
     assert (spec.effect, spec.options.max_attempts) == ("idempotent", 3)
 
 
@@ -87,12 +87,12 @@ def test_the_configured_effect_wins(tmp_path: Path) -> None:
 )
 def test_options_that_contradict_the_effect_are_refused(tmp_path: Path, options: ToolOptions, place: str) -> None:
     with pytest.raises(ValueError, match=f"tools.options.{place}"):
-        builtin_tools(tmp_path, commands=["git"], options={"run_command": options})
+        with_options(builtin_tools(tmp_path, commands=["git"]), {"run_command": options})
 
 
 async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
-    catalog = ToolCatalog(builtin_tools(tmp_path, options={"list_files": ToolOptions(timeout_s=3)}))
+    catalog = ToolCatalog(with_options(builtin_tools(tmp_path), {"list_files": ToolOptions(timeout_s=3)}))
     assert await result(catalog["list_files"]) == "a"
 
 
@@ -106,7 +106,7 @@ async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
 )
 def test_options_for_an_unknown_tool_suggest_the_nearest_name(tmp_path: Path, name: str, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):
-        builtin_tools(tmp_path, options={name: ToolOptions()})
+        with_options(builtin_tools(tmp_path), {name: ToolOptions()})
 
 
 def test_functions_and_built_in_tools_share_a_catalog(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_functions_and_built_in_tools_share_a_catalog(tmp_path: Path) -> None:
 
 
 def test_built_in_tools_are_verified_unless_configured_otherwise(tmp_path: Path) -> None:
-    tools = builtin_tools(tmp_path, commands=["git"], options={"write_file": ToolOptions(verified=False)})
+    tools = with_options(builtin_tools(tmp_path, commands=["git"]), {"write_file": ToolOptions(verified=False)})
     assert [tool.spec.name for tool in tools if not tool.spec.options.verified] == ["write_file"]
 
 

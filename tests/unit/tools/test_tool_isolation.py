@@ -48,7 +48,7 @@ async def test_the_other_options_are_kept() -> None:
 
 def test_only_python_functions_can_be_isolated(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tools\.options\.read_file\.isolation: only a Python function"):
-        builtin_tools(tmp_path, options={"read_file": ToolOptions(isolation="process")})
+        with_options(builtin_tools(tmp_path), {"read_file": ToolOptions(isolation="process")})
 
 
 def test_a_function_that_a_process_cannot_import_is_refused_with_its_place() -> None:
