@@ -100,13 +100,14 @@ async def connection(
     with lease() if endpoint.embedded else nullcontext():
         if endpoint.embedded:
             endpoint = await ensure_server(report)  # an idle server may have stopped before this lease began
-        policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
+        queue = own_queue(config, own_workplace, embedded=endpoint.embedded)
+        if endpoint.embedded:
+            policy, home, queue_of_folder = "", own_workplace, folder_queue(own_workplace)
+        else:
+            policy, home, queue_of_folder = starter_policy(config) if is_worker else "", None, queue
         identity = WorkerIdentity(local_process(os.getpid()), short_config(own_workplace), short_policy(policy))
         client = await _connect_client(endpoint, plugins, str(identity))
-        queue = own_queue(config, own_workplace, embedded=endpoint.embedded)
-        home = own_workplace if endpoint.embedded else None
         set_client_home(client, queue, home, partial(starter_policy, config))
-        queue_of_folder = folder_queue(own_workplace) if endpoint.embedded else queue
         yield Connection(client, endpoint, own_workplace, queue, queue_of_folder)
 
 

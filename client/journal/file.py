@@ -180,7 +180,8 @@ def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead
 
 def _signature_faults(sealed: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
     if not sealed.signature:
-        return ["its head is not signed"] if trusted or sealed.head.key_id else []
+        lost_signature = bool(sealed.head.key_id)  # a head that was never signed names no key
+        return ["its head is not signed"] if trusted or lost_signature else []
     key = next((key for key in trusted if key_id(key) == sealed.head.key_id), None)
     if key is None:
         known = ", ".join(map(key_id, trusted)) or "none"

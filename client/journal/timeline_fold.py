@@ -343,7 +343,8 @@ class TimelineFold:
         call.begin(happening.at)
 
     def _on_delegation(self, happening: Happening) -> None:
-        place, value = delegate_activity_id(happening.key), as_object(happening.value)
+        place = delegate_activity_id(happening.key)
+        value = as_object(happening.value)
         if happening.kind == "child_failed":
             self._end_call(happening, place, "failed")
         elif happening.kind == "child_started":

@@ -133,6 +133,12 @@ class _Chain:
 _Segment = ClosedSegment | TimelineFold
 
 
+class _LiveSegment(NamedTuple):
+    length: int
+    """The number of events that the fold has read."""
+    fold: TimelineFold
+
+
 class Timelines:
     """The timelines of all runs of one client. Get it from `timelines_of`."""
 
@@ -140,8 +146,8 @@ class Timelines:
         self._client = client
         self._cache = SegmentCache(client)
         self._heads: dict[str, _Head] = {}
-        self._live: OrderedDict[str, tuple[int, TimelineFold]] = OrderedDict()
-        """Live segments that nobody follows, by run id, each with its number of events."""
+        self._live: OrderedDict[str, _LiveSegment] = OrderedDict()
+        """Live segments that nobody follows, by run id."""
         self._reading: dict[str, asyncio.Task[_Segment]] = {}
 
     async def page(
@@ -167,13 +173,13 @@ class Timelines:
             NotAnAgent: The id belongs to a workflow of another type.
             InvalidInput: More than one position is given, or a number is out of range.
         """
-        if sum(position is not None for position in (around, before, after)) > 1:
+        positions = [position for position in (around, before, after) if position is not None]
+        if len(positions) > 1:
             raise InvalidInput("around: only one of around, before and after can be given")
         if not 1 <= limit <= MAX_PAGE:
             raise InvalidInput(f"limit: must be from 1 to {MAX_PAGE}, not {limit}")
         chain = await self._chain(workflow_id)
-        is_newest = around is None and before is None and after is None
-        total = await self._total(chain, is_read=is_newest)
+        total = await self._total(chain, reads_last_segment=not positions)
         first = chain.heads[0].base
         if around is not None:
             highest = min(max(around - limit // 2, first) + limit - 1, total)
@@ -182,8 +188,8 @@ class Timelines:
             lowest = max(after + 1, first)
             highest = min(lowest + limit - 1, total)
         else:
-            highest = min(total if before is None else before - 1, total)
-            lowest = self._lowest(chain, max(highest - limit + 1, first), highest)
+            highest = total if before is None else min(before - 1, total)
+            lowest = self._first_on_page(chain, max(highest - limit + 1, first), highest)
         items = await self._records(chain, lowest, highest) if lowest <= highest else []
         cursor = f"{chain.last.run_id}:{chain.length}"
         return TimelinePage(items=tuple(items), total=total, first=first, cursor=cursor)
@@ -191,7 +197,7 @@ class Timelines:
     async def records(self, workflow_id: str) -> AsyncGenerator[IterationRecord]:
         """Yield all records of a run, oldest first. It raises the errors of `page`."""
         chain = await self._chain(workflow_id)
-        total = await self._total(chain, is_read=True)
+        total = await self._total(chain, reads_last_segment=True)
         for lowest in range(chain.heads[0].base, total + 1, MAX_PAGE):
             for record in await self._records(chain, lowest, min(lowest + MAX_PAGE - 1, total)):
                 yield record
@@ -313,16 +319,16 @@ class Timelines:
         self._heads[run_id] = head
         return head
 
-    async def _total(self, chain: _Chain, *, is_read: bool) -> int:
-        """Return the number of the latest iteration. With `is_read`, the caller reads the last segment anyway."""
+    async def _total(self, chain: _Chain, *, reads_last_segment: bool) -> int:
+        """Return the number of the latest iteration. The last segment is read only if the caller reads it anyway."""
         segment = self._segment_in_memory(chain, chain.last)
-        if segment is None and not is_read:
+        if segment is None and not reads_last_segment:
             last = await _last_iteration(self._client, chain.workflow_id, chain.last)
             if last is not None:
                 return last
         return (segment or await self._segment(chain, chain.last)).last
 
-    def _lowest(self, chain: _Chain, lowest: int, highest: int) -> int:
+    def _first_on_page(self, chain: _Chain, lowest: int, highest: int) -> int:
         """Return the first number of a page. It is above `lowest` if that avoids a read and leaves `WINDOW` records."""
         heads = chain.holding(lowest, highest)
         for older, newer in zip(reversed(heads[:-1]), reversed(heads[1:]), strict=True):
@@ -342,7 +348,7 @@ class Timelines:
     async def _record(self, chain: _Chain, iteration: int) -> IterationRecord:
         found = await self._records(chain, iteration, iteration)
         if not found:
-            first, total = chain.heads[0].base, await self._total(chain, is_read=False)
+            first, total = chain.heads[0].base, await self._total(chain, reads_last_segment=False)
             problem = f"iterations: run {chain.workflow_id!r} has no iteration {iteration}"
             raise NoRecord(f"{problem}. There are {first} to {total}")
         return found[0]
@@ -358,8 +364,8 @@ class Timelines:
                 return followed
         if head != chain.last:
             return None
-        length, kept = self._live.get(head.run_id, (0, None))
-        return kept if length == chain.length else None
+        kept = self._live.get(head.run_id)
+        return kept.fold if kept and kept.length == chain.length else None
 
     async def _segment(self, chain: _Chain, head: _Head) -> _Segment:
         if found := self._segment_in_memory(chain, head) or self._cache.read(self._key(chain, head)):
@@ -382,7 +388,7 @@ class Timelines:
             await self._cache.add(self._key(chain, head), segment)
             self._live.pop(head.run_id, None)
             return segment
-        self._live[head.run_id] = chain.length, fold
+        self._live[head.run_id] = _LiveSegment(chain.length, fold)
         while len(self._live) > KEPT_LIVE:
             self._live.popitem(last=False)
         return fold

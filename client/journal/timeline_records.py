@@ -107,7 +107,10 @@ class IterationRecord(Record):
     scores: tuple[float, ...] = ()
 
     def joined_with(self, earlier: Self) -> Self:
-        """Return the record of an iteration that two segments share. `earlier` is the record in the earlier segment."""
+        """Return the record of an iteration that two segments share. `earlier` is the record in the earlier segment.
+
+        Fields that are not joined are those of the record with the reply.
+        """
         with_reply = self if self.reply is not None or self.calls else earlier
         own_calls = {call.id for call in self.calls}
         changes = {

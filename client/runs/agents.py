@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import uuid_utils
+from pydantic import BaseModel
 from pydantic_core import to_json
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from orga.workflows.types.sessions.session_input import SessionInput
 
 T = TypeVar("T", bound=AgentResult | AgentStatus)
+R = TypeVar("R", bound=BaseModel)
 
 _CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
 
@@ -379,6 +381,13 @@ async def start_agent(
         attributes=search_attributes,
     )
     return AgentHandle(client, run_id)
+
+
+def given_fields(given: Mapping[str, Any] | R, parse: Callable[[Any], R]) -> dict[str, Any]:
+    """Return the fields that a starter has set. Raise InvalidInput if `given` is an input of another kind."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {name: getattr(given, name) for name in parse(given).model_fields_set}
 
 
 async def start_run(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
-from orga.client.runs.agents import AgentHandle, new_run_id, start_run
+from orga.client.runs.agents import AgentHandle, given_fields, new_run_id, start_run
 from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
@@ -97,7 +97,8 @@ async def start_goal(
         defaults["pipeline"] = pipeline
     if inputs is not None:
         defaults["inputs"] = tuple(inputs)
-    checked = parse_goal({**defaults, **_given_fields(goal)})
+    given = {"goal": goal} if isinstance(goal, str) else given_fields(goal, parse_goal)
+    checked = parse_goal({**defaults, **given})
     run_id = new_run_id(workflow_id, "goal")
     if attachments:
         from orga.client.runs.attachments import with_attachments
@@ -114,11 +115,3 @@ async def start_goal(
         attributes=search_attributes,
     )
     return GoalHandle(client, run_id)
-
-
-def _given_fields(goal: GoalInput | Mapping[str, Any] | str) -> dict[str, Any]:
-    if isinstance(goal, str):
-        return {"goal": goal}
-    if isinstance(goal, Mapping):
-        return dict(goal)
-    return {name: getattr(goal, name) for name in parse_goal(goal).model_fields_set}

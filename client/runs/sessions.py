@@ -22,7 +22,7 @@ from orga.client.errors import (
     TaskFails,
     TurnUnknown,
 )
-from orga.client.runs.agents import AgentHandle, new_run_id, start_run
+from orga.client.runs.agents import AgentHandle, given_fields, new_run_id, start_run
 from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error, sender_fields, user_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
@@ -322,7 +322,8 @@ async def start_session(
         "idle_timeout_s": idle_timeout_s,
     }
     defaults = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
-    checked = parse_session({**defaults, **_given_fields(session_input)})
+    given = given_fields({} if session_input is None else session_input, parse_session)
+    checked = parse_session({**defaults, **given})
     run_id = new_run_id(session_id, "session")
     await start_run(
         client,
@@ -335,9 +336,3 @@ async def start_session(
         attributes=search_attributes,
     )
     return SessionHandle(client, run_id)
-
-
-def _given_fields(given: SessionInput | Mapping[str, Any] | None) -> dict[str, Any]:
-    if given is None or isinstance(given, Mapping):
-        return dict(given or {})
-    return {name: getattr(given, name) for name in parse_session(given).model_fields_set}
