@@ -37,9 +37,13 @@ class LoopBlock:
     """The task's name. For an activity: its type, id and run. Empty if the task ended before the thread looked."""
     location: str = ""
     """The function, its file and its line."""
+    is_of_process: bool = False
+    """True if no thread of the process ran: it was stopped, or the machine slept or was overloaded."""
 
     def __str__(self) -> str:
         """Return a text that continues "the worker's event loop was"."""
+        if self.is_of_process:
+            return f"stopped for {self.seconds:.1f} s together with its whole process"
         task = self.task or ("a task" if self.location else "a task that has ended")
         location = f", in {self.location}" if self.location else ""
         return f"held for {self.seconds:.1f} s by {task}{location}"
@@ -55,6 +59,9 @@ class Watchdog:
         self._ticked_at = time.monotonic()
         self._seen = LoopBlock()
         """The task that held the loop when the thread last looked. Each tick clears it."""
+        self._looked_at = time.monotonic()
+        self._thread_pause_s = 0.0
+        """The longest pause between two looks of the thread since the last tick, which no task of the loop causes."""
         self._stopping = threading.Event()
 
     @asynccontextmanager
@@ -70,11 +77,12 @@ class Watchdog:
 
     async def _measure_lag(self) -> None:
         while True:
-            self._seen, self._ticked_at = LoopBlock(), time.monotonic()
+            self._seen, self._thread_pause_s, self._ticked_at = LoopBlock(), 0.0, time.monotonic()
+            worked_s = time.process_time()
             await asyncio.sleep(TICK_S)
             lag_s = max(time.monotonic() - self._ticked_at - TICK_S, 0.0)
             record(names.LOOP_LAG, lag_s)
-            block = LoopBlock(lag_s, self._seen.task, self._seen.location)
+            block = self._block(lag_s, time.process_time() - worked_s)
             if lag_s > self._held_s:
                 record(names.LOOP_HELD, lag_s, {names.HELD_BY: block.task.partition(" ")[0] or "unknown"})
                 _log.warning("the worker's event loop was %s", block)
@@ -83,8 +91,23 @@ class Watchdog:
                 if lag_s > self._held_s:
                     self._report(block)
 
+    def _block(self, lag_s: float, worked_s: float) -> LoopBlock:
+        """Return the block that a tick notices.
+
+        Args:
+            lag_s: How late the tick is.
+            worked_s: Processor time of the whole process since the last tick. A task may keep the thread from running
+                only while it computes.
+        """
+        pause_s = max(self._thread_pause_s, time.monotonic() - self._looked_at)
+        if max(worked_s, lag_s - pause_s) < lag_s / 2:
+            return LoopBlock(lag_s, is_of_process=True)
+        return LoopBlock(lag_s, self._seen.task, self._seen.location)
+
     def _watch_from_thread(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
         while not self._stopping.wait(TICK_S):
+            now = time.monotonic()
+            self._thread_pause_s, self._looked_at = max(self._thread_pause_s, now - self._looked_at), now
             waited_s = time.monotonic() - self._ticked_at
             if waited_s > self._held_s / 2:  # early enough to see the task before it ends
                 task = asyncio.current_task(loop)

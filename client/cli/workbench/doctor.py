@@ -389,7 +389,8 @@ def blocked_loop_checks(identities: list[str]) -> list[DoctorCheck]:
             f"worker {terminal_line(process)}",
             ok=True,
             detail=f"its event loop was {terminal_line(text)}: all its runs waited that long",
-            remedy="its log has each time; declare tools that compute or block with @tool(blocking=True)",
+            remedy="its log has each time; declare tools that compute or block with @tool(blocking=True). If the whole "
+            "process was stopped, look for a machine that slept or had no processor time left",
             warning=True,
         )
         for process, text in blocks.items()

@@ -3,6 +3,9 @@
 import asyncio
 import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -54,6 +57,34 @@ async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixtur
         "sums, in holds_the_loop",
         "compute, in holds_the_loop",
     ]
+
+
+STOPPED = """
+import asyncio, time
+from orga.activities.watchdog import Watchdog
+
+async def main():
+    blocks = []
+    async with Watchdog(held_s=1.0, report=blocks.append).watch() as watchdog:
+        await asyncio.sleep(0.3)
+        print("watching", flush=True)
+        while not any(block.is_of_process for block in blocks):
+            await asyncio.sleep(0.05)
+    print(blocks[-1], flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_stopped_process_is_not_attributed_to_a_task() -> None:
+    with subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "watching\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGCONT)
+        reported = process.stdout.readline()
+    assert re.fullmatch(r"stopped for \d+\.\d s together with its whole process\n", reported)
 
 
 async def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
