@@ -19,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
@@ -30,7 +31,7 @@ from orga.client.journal.reading import ObservedEvent, SeenEntries, read_journal
 from orga.client.journal.timeline_fold import TimelineFold
 from orga.workflows.types.json_text import as_count, as_object, as_text
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
-from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.status import Happening, JournalEntry
 
 LOST_SERVER_S = 60.0
 """Seconds without a server after which a watcher gives up."""
@@ -223,28 +224,6 @@ def _current_watcher(client: Client, workflow_id: str) -> "Watcher | None":
     return _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
 
 
-_ACTIVITY_ENDS: dict[EventType.ValueType, str] = {
-    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
-}
-
-_DELEGATE_ENDS: dict[EventType.ValueType, str] = {
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: "child_workflow_execution_completed_event_attributes",
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: "child_workflow_execution_failed_event_attributes",
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: "child_workflow_execution_canceled_event_attributes",
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "child_workflow_execution_terminated_event_attributes",
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "child_workflow_execution_timed_out_event_attributes",
-}
-
-
-class _RunningActivity(NamedTuple):
-    id: str
-    converter: DataConverter
-    """For its heartbeats and failures."""
-
-
 class Watcher:
     """Reads one run for all its readers."""
 
@@ -272,8 +251,8 @@ class Watcher:
         self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
         self._converters = run_converters(client, workflow_id)
-        self._under_way: dict[int, _RunningActivity] = {}
-        """By the id of the event that scheduled the activity."""
+        self._under_way: dict[str, DataConverter] = {}
+        """The converters for the heartbeats and failures of running activities, by activity id."""
         self._live: dict[_Key, LiveActivity] = {}
         self._wake_poller = asyncio.Event()
         self._delegates: set[str] = set()
@@ -368,35 +347,39 @@ class Watcher:
 
     def _observe(self, observed: ObservedEvent) -> None:
         """Record which activities and delegates are running, and continue the timeline of the live segment."""
-        event, kind = observed.event, observed.event.event_type
+        event, happening = observed.event, observed.happening
         if observed.later_segments <= 1:  # the last segment, and the one before it: they can share an iteration
             self._continue_timeline(observed)
-        if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
-            self._converters = replace(self._converters, workflow_type=workflow_type)
-            self.is_current = False
-            self._under_way.clear()
-            self._delegates.clear()
-        elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            scheduled = event.activity_task_scheduled_event_attributes
-            converter = self._converters.for_activity(scheduled)
-            self._under_way[event.event_id] = _RunningActivity(scheduled.activity_id, converter)
-        elif kind in _ACTIVITY_ENDS:
-            ended = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, None)
-            if ended is not None:
-                self._live.pop((self._id, ended.id), None)
-        elif kind == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+        if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
             self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
-        elif kind in _DELEGATE_ENDS:
-            self._drop_delegate(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
+        elif happening is not None:
+            self._record_running(event, happening)
         if observed.is_latest:
             self.is_current = self.is_at_end = True
             self._follow_delegates()
             self._wake_poller.set()
             self._notify()
 
+    def _record_running(self, event: HistoryEvent, happening: Happening) -> None:
+        match happening.kind:
+            case "started":
+                self._converters = replace(self._converters, workflow_type=happening.name)
+                self.is_current = False
+                self._under_way.clear()
+                self._delegates.clear()
+            case "scheduled":
+                scheduled = event.activity_task_scheduled_event_attributes
+                self._under_way[happening.key] = self._converters.for_activity(scheduled)
+            case "finished" | "failed" | "cancelled":
+                self._under_way.pop(happening.key, None)
+                self._live.pop((self._id, happening.key), None)
+            case "child_finished" | "child_failed":
+                self._drop_delegate(happening.key)
+            case _:
+                pass
+
     def _continue_timeline(self, observed: ObservedEvent) -> None:
-        if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+        if observed.happening is not None and observed.happening.kind == "started":
             previous = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
             if not self.timelines or self.timelines[-1].run_id != previous:
                 self.timelines = []
@@ -458,11 +441,11 @@ class Watcher:
             described = await self._client.get_workflow_handle(self._id).describe()
         except RPCError:  # the task that reads the history waits for the server
             return False
-        converters = {each.id: each.converter for each in self._under_way.values()}
+        converters = dict(self._under_way)
         pending = [each for each in described.raw_description.pending_activities if each.activity_id in converters]
         activities = [await _live_activity(self._id, each, converters[each.activity_id]) for each in pending]
-        still_running = {each.id for each in self._under_way.values()}  # some may have ended meanwhile
-        live = {(self._id, each.activity_id): each for each in activities if each.activity_id in still_running}
+        # some may have ended since the query
+        live = {(self._id, each.activity_id): each for each in activities if each.activity_id in self._under_way}
         if live == self._live:
             return False
         self._live = live

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ from orga.client.journal import watcher
 from orga.client.journal.reading import Observe, ObservedEvent, SeenEntries
 from orga.client.journal.watcher import RunEvent, run_events
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from tests.unit.journal.test_journal_chain import chain
 
 SOON_S = 5.0
@@ -36,7 +37,11 @@ def journal(names: str) -> list[JournalEntry]:
 
 
 def observed(event: HistoryEvent) -> ObservedEvent:
-    return ObservedEvent("segment", event, None, (), later_segments=0, is_latest=True)
+    """Return the event as a reader of the journal passes it on. Its activity, if it has one, is the activity "1"."""
+    kinds: dict[int, HappeningKind] = {SCHEDULED.event_id: "scheduled", COMPLETED.event_id: "finished"}
+    kind = kinds.get(event.event_id)
+    happening = Happening(kind, datetime.now(UTC), event.event_id, key="1") if kind else None
+    return ObservedEvent("segment", event, happening, (), later_segments=0, is_latest=True)
 
 
 class Server:
