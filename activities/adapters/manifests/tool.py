@@ -199,15 +199,12 @@ class _CommandTool:
         call_variables = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
         if context.is_deferred:  # the work ends later, by the update `complete_tool_call` to this run
             call_variables["ORGA_RUN"] = context.workflow_id
-        sandbox = self._command.sandbox
         return await run_sandboxed(
             argv,
             cwd=self._folder(),
             env=call_variables | self._command.env | dict(self._secrets.values),
             timeout_s=self._manifest.timeout_s,
-            limits=sandbox.limits,
-            isolation=sandbox.isolation,
-            network=sandbox.network,
+            sandbox=self._command.sandbox,
             stdin=stdin.encode(),
             max_output_bytes=self._command.max_output_bytes,
             rules=self._paths.root.rules,

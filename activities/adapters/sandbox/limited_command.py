@@ -28,7 +28,7 @@ from orga.activities.ports import ToolError
 from orga.child import held_program
 from orga.own_code import bytecode_folder
 from orga.workflows.types.text import escaped_line
-from orga.workflows.types.tool_calls.sandbox import Isolation, SandboxLimits
+from orga.workflows.types.tool_calls.sandbox import Sandbox, SandboxLimits
 
 _MAX_UNDONE_SHOWN = 5
 
@@ -175,7 +175,7 @@ _GIT_ENVIRONMENT = {
 """Settings against fake repositories. Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a
 repository, and runs programs that its config names. A file tool could write such a folder. With these settings, git
 only accepts `.git`, which no tool can write, and the folder of `--git-dir`."""
-_DEFAULT_LIMITS = SandboxLimits()
+_DEFAULT_SANDBOX = Sandbox()
 _RULES_SEARCH_S = 30.0
 """Seconds to search the folder for new rules after a command."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -189,9 +189,7 @@ async def run_sandboxed(
     cwd: Path,
     env: Mapping[str, str],
     timeout_s: float,
-    limits: SandboxLimits = _DEFAULT_LIMITS,
-    isolation: Isolation = "none",
-    network: bool = False,
+    sandbox: Sandbox = _DEFAULT_SANDBOX,
     stdin: bytes = b"",
     max_output_bytes: int,
     tail_bytes: int = 0,
@@ -207,19 +205,20 @@ async def run_sandboxed(
     - `max_output_bytes` of each output are kept: its first bytes, then a mark, then its last `tail_bytes`. The rest is
       dropped. `merged` puts both outputs into `stdout`, in order.
     - With isolation, the command can write only to `writable` (by default `cwd`), but not to `rules` in it. It has a
-      network only with `network`. Files that are new rules after the command are renamed and reported.
+      network only with `sandbox.network`. Files that are new rules after the command are renamed and reported.
 
     Raises:
         ToolError: Kind CommandRefused if the program is missing or isolation is impossible here. Kind CommandLost if it
             is unknown how the command ended or what it changed.
     """
-    async with _environment(env, isolation) as environment:
+    is_isolated = sandbox.isolation == "bubblewrap"
+    async with _environment(env, is_isolated=is_isolated) as environment:
         command = [_program_path(argv[0], environment["PATH"]), *argv[1:]]
         protected = None
-        if isolation == "bubblewrap":
+        if is_isolated:
             protected = await asyncio.to_thread(_protect_folder, writable or cwd, rules)
-            command = await asyncio.to_thread(protected.isolated_argv, command, cwd, network=network)
-        order = _encoded_order(command, environment, limits, is_wrapped=protected is not None)
+            command = await asyncio.to_thread(protected.isolated_argv, command, cwd, network=sandbox.network)
+        order = _encoded_order(command, environment, sandbox.limits, is_wrapped=is_isolated)
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         undone: tuple[str, ...] = ()
         try:
@@ -230,14 +229,14 @@ async def run_sandboxed(
     if report is None:
         why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
         raise ToolError(why, kind="CommandLost", acted="maybe")
-    return _command_result(report, streams, limits, undone, is_wrapped=protected is not None)
+    return _command_result(report, streams, sandbox.limits, undone, is_wrapped=is_isolated)
 
 
 @asynccontextmanager
-async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncGenerator[dict[str, str]]:
+async def _environment(given: Mapping[str, str], *, is_isolated: bool) -> AsyncGenerator[dict[str, str]]:
     bytecode = {"PYTHONPYCACHEPREFIX": bytecode_folder()}
     defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **bytecode, **_GIT_ENVIRONMENT}
-    if isolation == "bubblewrap":
+    if is_isolated:
         yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
         return
     home = tempfile.mkdtemp(prefix="orga-")

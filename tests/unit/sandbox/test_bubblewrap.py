@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from orga.activities.adapters.sandbox.bubblewrap import bubblewrap_argv, check_isolation
 from orga.activities.adapters.sandbox.limited_command import CommandResult, run_sandboxed
 from orga.activities.ports import ToolError
-from orga.workflows.types.tool_calls.sandbox import SandboxLimits
+from orga.workflows.types.tool_calls.sandbox import Sandbox, SandboxLimits
 from tests.support.parts.bubblewrap import bubblewrap
 
 
@@ -26,9 +27,12 @@ def a_folder(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-async def isolated(folder: Path, script: str, **more: Any) -> CommandResult:
+async def isolated(
+    folder: Path, script: str, *, sandbox: Mapping[str, Any] | None = None, **more: Any
+) -> CommandResult:
     given: dict[str, Any] = {"cwd": folder, "env": {}, "timeout_s": 30, "max_output_bytes": 10_000, **more}
-    return await run_sandboxed(["sh", "-c", script], isolation="bubblewrap", **given)
+    settings = Sandbox(isolation="bubblewrap", **(sandbox or {}))
+    return await run_sandboxed(["sh", "-c", script], sandbox=settings, **given)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ async def test_processes_of_the_host_are_not_visible(folder: Path, monkeypatch: 
 async def test_the_network_is_available_only_if_configured(folder: Path, network: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        done = await isolated(folder, f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'", network=network)
+        done = await isolated(folder, f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'", sandbox={"network": network})
     assert (done.exit_code == 0) == network
 
 
@@ -154,7 +158,7 @@ def _command_line(process: Path) -> bytes:
     ],
 )
 async def test_limits_apply_and_are_named(folder: Path, script: str, limits: SandboxLimits, named: str) -> None:
-    assert (await isolated(folder, script, limits=limits)).limit == named
+    assert (await isolated(folder, script, sandbox={"limits": limits})).limit == named
 
 
 async def test_the_whole_file_system_is_never_writable(folder: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.workflows.types.tool_calls.sandbox import SandboxLimits
+from orga.workflows.types.tool_calls.sandbox import Sandbox, SandboxLimits
 from tests.support.programs.sandboxed import python, run_to_end, shell
 
 LIMITS = {
@@ -43,7 +43,7 @@ LIMITS = {
 async def test_an_exceeded_limit_ends_the_command_and_is_named(
     tmp_path: Path, limits: SandboxLimits, code: str, named: str
 ) -> None:
-    done = await python(tmp_path, code, limits=limits)
+    done = await python(tmp_path, code, sandbox=Sandbox(limits=limits))
     assert done.limit == named
     assert done.exit_code != 0
     assert not done.timed_out
@@ -57,7 +57,7 @@ async def test_a_successful_command_names_no_limit(tmp_path: Path) -> None:
 
 async def test_limits_can_be_removed(tmp_path: Path) -> None:
     none = SandboxLimits(cpu_s=None, memory_bytes=None, file_bytes=None, processes=None, open_files=None)
-    done = await shell(tmp_path, "ulimit -t; ulimit -v; ulimit -f; ulimit -c", limits=none)
+    done = await shell(tmp_path, "ulimit -t; ulimit -v; ulimit -f; ulimit -c", sandbox=Sandbox(limits=none))
     assert done.stdout == b"unlimited\nunlimited\nunlimited\n0\n"
 
 
@@ -68,7 +68,7 @@ async def test_privileges_cannot_be_gained(tmp_path: Path) -> None:
 async def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
     """Each level doubles the number of processes, to 512 without a limit."""
     code = "import os, time\nfor _ in range(9): os.fork()\ntime.sleep(60)"
-    done = await python(tmp_path, code, limits=SandboxLimits(processes=20))
+    done = await python(tmp_path, code, sandbox=Sandbox(limits=SandboxLimits(processes=20)))
     assert (done.limit, done.signal) == ("processes", "SIGKILL")
 
 
