@@ -50,15 +50,6 @@ class CircuitOpenError(Exception):
         self.wait_s = wait_s
 
 
-@dataclass(frozen=True)
-class _AdmittedCall:
-    """A pending call. A trial call has the time at which its circuit opened. For other calls `opened_at` is None."""
-
-    name: str
-    options: CircuitOptions
-    opened_at: datetime | None
-
-
 def _cause_text(error: BaseException) -> str:
     """Return a text that all runs of the worker may read: a provider's error, or only the kind of a tool's error."""
     if isinstance(error, ModelError):
@@ -83,19 +74,20 @@ class WorkerBreakers:
         A block that ends with any other exception, cancellation included, counts as neither success nor failure.
         Raise CircuitOpenError if the block was not run.
         """
-        call = self._admit(name, options)
+        opened_at = self._admit(name, options)
         try:
             yield
         except BaseException as error:
-            self._record_failure(call, _cause_text(error) if counts(error) else None)
+            self._record_failure(name, options, opened_at, _cause_text(error) if counts(error) else None)
             raise
-        self._record_success(call)
+        self._record_success(name)
 
     def circuit(self, name: str) -> Breaker:
         with self._lock:
             return self._circuits.get(name, Breaker())
 
-    def _admit(self, name: str, options: CircuitOptions) -> _AdmittedCall:
+    def _admit(self, name: str, options: CircuitOptions) -> datetime | None:
+        """Return the time at which the circuit opened if the call is its trial call. None for other calls."""
         with self._lock:
             before, now = self._circuits.get(name, Breaker()), self._clock()
             after = self._without_stale_trial(name, before, options, now).with_admitted_call(options, now)
@@ -104,7 +96,7 @@ class WorkerBreakers:
             self._store_circuit(name, after)
             if after.state == "half_open":
                 self._tried_at[name] = now
-        return _AdmittedCall(name, options, after.opened_at)
+        return after.opened_at
 
     def _without_stale_trial(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
         """Return the circuit without its trial call if that takes longer than `recovery_s`: other calls wait for it."""
@@ -112,28 +104,27 @@ class WorkerBreakers:
         is_stale = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
         return breaker.after_release() if is_stale else breaker
 
-    def _record_success(self, call: _AdmittedCall) -> None:
+    def _record_success(self, name: str) -> None:
         with self._lock:
-            before = self._circuits.get(call.name, Breaker())
-            self._store_circuit(call.name, before.after_success())
+            before = self._circuits.get(name, Breaker())
+            self._store_circuit(name, before.after_success())
         if before.state != "closed":
-            activity.logger.info("the circuit of %s has closed", call.name)
+            activity.logger.info("the circuit of %s has closed", name)
 
-    def _record_failure(self, call: _AdmittedCall, cause: str | None) -> None:
+    def _record_failure(
+        self, name: str, options: CircuitOptions, opened_at: datetime | None, cause: str | None
+    ) -> None:
         """Record that the call did not succeed. `cause` is None if that does not count against the circuit."""
         with self._lock:
-            before = self._circuits.get(call.name, Breaker())
-            if before.state == "half_open" and before.opened_at != call.opened_at:
+            before = self._circuits.get(name, Breaker())
+            if before.state == "half_open" and before.opened_at != opened_at:
                 return  # the call began before the circuit opened, so it is no trial call
-            if cause is None:
-                after = before.after_release()
-            else:
-                after = before.after_failure(call.options, self._clock(), cause)
-            self._store_circuit(call.name, after)
+            after = before.after_release() if cause is None else before.after_failure(options, self._clock(), cause)
+            self._store_circuit(name, after)
         if after.state == "open" and before.state != "open":
-            count_opened_circuit(call.name, "worker")
+            count_opened_circuit(name, "worker")
             last = f"; last: {after.cause}" if after.cause else ""
-            activity.logger.warning("the circuit of %s has opened (failures: %d%s)", call.name, after.failures, last)
+            activity.logger.warning("the circuit of %s has opened (failures: %d%s)", name, after.failures, last)
 
     def _store_circuit(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)

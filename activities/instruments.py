@@ -41,11 +41,7 @@ HISTOGRAMS: dict[str, tuple[str, tuple[float, ...], str]] = {
     names.MODEL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a model call"),
     names.TOOL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a tool call, by tool and outcome"),
     names.WAIT_DURATION: ("s", names.WAIT_BUCKETS, "From asking a person until the question is closed, by kind"),
-    names.RUN_DURATION: (
-        "s",
-        names.RUN_BUCKETS,
-        "Duration of a run that ended, without pauses and waits for people",
-    ),
+    names.RUN_DURATION: ("s", names.RUN_BUCKETS, "Duration of a run that ended, without pauses and waits for people"),
     names.HISTORY_SIZE: ("By", names.SIZE_BUCKETS, "History of a run that ended or continued as new"),
     names.HISTORY_EVENTS: ("{event}", names.EVENT_BUCKETS, "Events of a run that ended or continued as new"),
     names.LOOP_LAG: (

@@ -35,7 +35,7 @@ from orga.workflows.phases.failures import (
     may_have_acted,
     may_still_act,
 )
-from orga.workflows.phases.gate import AllowedCall, GateResult
+from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.questions import AskedInputs, Completion, GivenInputs
@@ -45,7 +45,7 @@ from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import (
     COMPENSATED_PURPOSES,
     UNCONFIRMED_PURPOSES,
-    call_activity_id,
+    Verdict,
     permit_terms,
 )
 from orga.workflows.types.tool_calls.recovery import Outcome
@@ -208,14 +208,11 @@ async def confirm_call_if_paused(
     """
     if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
         return allowed
-    result = GateResult(allowed.call, allowed.verdict, allowed, place=call_activity_id(activity_id))
     try:
-        again = await gate.confirm_call(run, result)
+        confirmed = await gate.confirm_allowed(run, allowed, activity_id)
     except (Interrupted, asyncio.CancelledError):
         return not_run_outcome(allowed.call)
-    if again.permitted is None:
-        return refused_outcome(allowed.call, again.verdict)
-    return allowed._replace(verdict=again.permitted.verdict)
+    return refused_outcome(allowed.call, confirmed) if isinstance(confirmed, Verdict) else confirmed
 
 
 async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:

@@ -22,7 +22,15 @@ from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.tool_calls.gate import (
+    ENDING,
+    GateRequest,
+    Purpose,
+    Verdict,
+    Verdicts,
+    call_activity_id,
+    gate_id,
+)
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -202,6 +210,13 @@ async def confirm_call(run: Run, result: GateResult) -> GateResult:
     if again.permitted is not None and again.permitted.call != permitted.call:
         return with_denial(result, "policy now changes this call; propose it again")
     return again
+
+
+async def confirm_allowed(run: Run, allowed: AllowedCall, activity_id: str) -> AllowedCall | Verdict:
+    """Judge an allowed call once more, right before it is carried out. Return it, or the verdict that refuses it."""
+    result = GateResult(allowed.call, allowed.verdict, allowed, place=call_activity_id(activity_id))
+    again = await confirm_call(run, result)
+    return again.verdict if again.permitted is None else allowed._replace(verdict=again.permitted.verdict)
 
 
 def with_denial(result: GateResult, reason: str) -> GateResult:

@@ -51,9 +51,7 @@ async def adopt_past(run: Run) -> None:
     if fork_input is None:
         return
     within_s = run.state.input.config.timeout_s
-    past = await run.wait_for_result(
-        asyncio.create_task(run.wait_for_event(_read_past(fork_input, within_s))), run.is_interrupted
-    )
+    past = await run.wait_for_activity(_read_past(fork_input, within_s))
     run.raise_if_interrupted()
     try:
         run.change_state(with_past, type(run.state).model_validate(past))
@@ -84,7 +82,7 @@ async def prepare_setup(run: Run) -> Setup:
     that a decision needs, or is too large for a run. Other errors mean that no worker answered in time.
     """
     run.raise_if_interrupted()
-    setup = await run.wait_for_result(asyncio.create_task(run.wait_for_event(_prepare(run))), run.is_interrupted)
+    setup = await run.wait_for_activity(_prepare(run))
     run.raise_if_interrupted()
     missing_facts = "; ".join(fact_problems(setup.decisions, run.state.input))
     if problem := missing_facts or size_problem(run.state, setup):

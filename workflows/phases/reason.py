@@ -4,7 +4,6 @@ A call sends heartbeats, is retried, and ends if the run is interrupted. If the 
 the call is repeated once with half of it. If a content filter refused it, the call is repeated without likely causes.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
@@ -67,12 +66,8 @@ class ModelCall(NamedTuple):
 
 async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError:
     """Return the model's reply, or the error of the last attempt. Raise Interrupted if the run is interrupted first."""
-    task = asyncio.create_task(run.wait_for_event(_call_model(call)))
     try:
-        return await run.wait_for_result(task, run.is_interrupted)
-    except asyncio.CancelledError:  # this review runs next to tool calls, and they are cut short
-        task.cancel()
-        raise
+        return await run.wait_for_activity(_call_model(call))
     except ActivityError as error:
         return error
 

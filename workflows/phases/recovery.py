@@ -31,10 +31,11 @@ from orga.workflows.phases.control.ask_people import ask_people
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.critics import call_objection
 from orga.workflows.phases.delegation import execute_tool_call
-from orga.workflows.phases.gate import AllowedCall, GateResult
+from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import ALTERNATIVES_CHECKED
 from orga.workflows.types.questions import Resolution
+from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
@@ -187,13 +188,11 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             if decision.choice == "abort":
                 run.change_state(recovery.with_end_by_escalation, call, decision)
                 return failure.outcome(call)
-            again = await gate.confirm_call(
-                run, GateResult(call, permitted.verdict, permitted, place=case.identity.activity_id)
-            )
-            if again.permitted is None:  # policy has changed while the person decided
-                denied = f"[Policy denied] An operator wanted it called again: {again.verdict.reason}"
+            confirmed = await gate.confirm_allowed(run, permitted, case.identity.activity_id)
+            if isinstance(confirmed, Verdict):  # policy has changed while the person decided
+                denied = f"[Policy denied] An operator wanted it called again: {confirmed.reason}"
                 return failure.outcome(call).with_own_text(after=f"\n{denied}")
-            permitted = permitted._replace(verdict=again.permitted.verdict)
+            permitted = confirmed
             retries += 1
             identity = case.identity._replace(activity_id=f"{case.identity.activity_id}.r{retries}")
             attempt = await execute_tool_call(run, permitted, identity)

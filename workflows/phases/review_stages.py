@@ -66,12 +66,7 @@ def _held_indexes(results: tuple[GateResult, ...]) -> list[int]:
 
 
 async def _ask_about(
-    run: Run,
-    results: tuple[GateResult, ...],
-    held: list[int],
-    request_id: str,
-    *,
-    may_continue_as_new: bool = False,
+    run: Run, results: tuple[GateResult, ...], held: list[int], request_id: str, *, may_continue_as_new: bool = False
 ) -> dict[int, Item]:
     """Ask people about the held calls, and return the items with their decisions, by the indexes of the calls."""
     items = [

@@ -35,7 +35,7 @@ from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, execute_attempt, report_completion
 from orga.workflows.phases.control.ask_people import ask_for_answer, ask_people, close_question
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.gate import AllowedCall, GateResult
+from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.questions import (
     MAX_INPUT_ROUNDS,
     AskedInput,
@@ -45,7 +45,7 @@ from orga.workflows.types.questions import (
     GivenInputs,
     Question,
 )
-from orga.workflows.types.tool_calls.gate import INPUT_SUFFIX, START_SUFFIX, call_activity_id
+from orga.workflows.types.tool_calls.gate import INPUT_SUFFIX, START_SUFFIX, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import INVALID_RESULT, Deferral
 
@@ -75,13 +75,12 @@ async def _repeat_with_inputs(
         place = f"{identity.activity_id}{INPUT_SUFFIX}{number}"
         try:
             given = await _InputForm(run, allowed, identity._replace(activity_id=place), attempt.asked).ask()
-            judged = GateResult(allowed.call, allowed.verdict, allowed, place=call_activity_id(place))
-            again = await gate.confirm_call(run, judged)
+            confirmed = await gate.confirm_allowed(run, allowed, place)
         except (Interrupted, asyncio.CancelledError):
             return attempt
-        if again.permitted is None:  # policy has changed while the person decided
-            return attempt.with_remark(refused_outcome(allowed.call, again.verdict).text)
-        allowed = allowed._replace(verdict=again.permitted.verdict)
+        if isinstance(confirmed, Verdict):  # policy has changed while the person decided
+            return attempt.with_remark(refused_outcome(allowed.call, confirmed).text)
+        allowed = confirmed
         repeated = await execute_attempt(run, allowed, identity._replace(activity_id=place, given=given))
         if isinstance(repeated, Outcome):
             return repeated

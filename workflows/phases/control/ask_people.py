@@ -29,11 +29,7 @@ MIN_TIMER_S = 0.001
 
 
 async def ask_people(
-    run: AnyRun,
-    question: Question,
-    *,
-    is_moot: Callable[[], bool] = never,
-    may_continue_as_new: bool = False,
+    run: AnyRun, question: Question, *, is_moot: Callable[[], bool] = never, may_continue_as_new: bool = False
 ) -> Question:
     """Ask people, and return the question with their decision. Raise Interrupted if the run ends before.
 
@@ -55,11 +51,7 @@ async def ask_people(
 
 
 async def ask_for_answer(
-    run: AnyRun,
-    question: Question,
-    *,
-    is_moot: Callable[[], bool] = never,
-    may_continue_as_new: bool = False,
+    run: AnyRun, question: Question, *, is_moot: Callable[[], bool] = never, may_continue_as_new: bool = False
 ) -> Resolution:
     """Ask people a question with a free answer, and return their decision. It is `skip` if the question is moot.
 

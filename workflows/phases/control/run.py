@@ -255,6 +255,15 @@ class ControlledRun(Generic[S]):
             raise Interrupted
         return task.result()
 
+    async def wait_for_activity(self, activity: Coroutine[Any, Any, T]) -> T:
+        """Return the activity's result, and advance the clock. Raise Interrupted if the run is interrupted first."""
+        task = asyncio.create_task(self.wait_for_event(activity))
+        try:
+            return await self.wait_for_result(task, self.is_interrupted)
+        except asyncio.CancelledError:  # this wait is part of a call, which is cut short
+            task.cancel()
+            raise
+
     async def wait_for_abandoned_tasks(self) -> None:
         """Wait for the tasks that were given up, because they could still act. An abort ends the wait."""
         await workflow.wait_condition(
