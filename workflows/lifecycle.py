@@ -239,16 +239,17 @@ class Lifecycle(RunHandlers, Generic[T]):
         run = self._run
         try:
             await adopt_past(run)
-            setup = await prepare_setup(run)
+            run.apply_setup(await prepare_setup(run))
         except Interrupted:
             return
+        except InvalidInput as error:
+            raise self._invalid_input(str(error)) from None
         except ActivityError as error:
             if is_invalid_input(error):
                 raise self._invalid_input(failure_message(error)) from error
             reason = "timeout" if is_out_of_time(error) else "error"
             run.change_state(observe.with_stop, Stop(reason, failure_text(error)))
             return
-        run.apply_setup(setup)
         run.change_state(with_unpinned_server_taint)
         show_start(run)
 

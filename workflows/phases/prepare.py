@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import hydration
 from orga.workflows.decisions.begin import size_problem
@@ -44,8 +43,8 @@ HEARTBEAT_TIMEOUT_S = 10.0
 async def adopt_past(run: Run) -> None:
     """Take over the past of another run, if this run is a fork.
 
-    ActivityError and ApplicationError of type `InvalidInput` mean that the past does not exist or is invalid. Other
-    errors mean that no worker could read it in time.
+    InvalidInput, or ActivityError of that type, means that the past does not exist or is invalid. Other errors mean
+    that no worker could read it in time.
     """
     fork_input = run.state.fork
     if fork_input is None:
@@ -56,7 +55,7 @@ async def adopt_past(run: Run) -> None:
     try:
         run.change_state(with_past, type(run.state).model_validate(past))
     except (ValidationError, InvalidInput, OverflowError) as error:
-        raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
+        raise InvalidInput(f"fork: {error}") from None
 
 
 async def _read_past(fork_input: AnyForkInput, within_s: float) -> Any:
@@ -78,15 +77,15 @@ ATTEMPT_S = 10.0
 async def prepare_setup(run: Run) -> Setup:
     """Return the setup.
 
-    ActivityError and ApplicationError of type `InvalidInput` mean that the input names something unknown, lacks a fact
-    that a decision needs, or is too large for a run. Other errors mean that no worker answered in time.
+    InvalidInput, or ActivityError of that type, means that the input names something unknown, lacks a fact that a
+    decision needs, or is too large for a run. Other errors mean that no worker answered in time.
     """
     run.raise_if_interrupted()
     setup = await run.wait_for_activity(_prepare(run))
     run.raise_if_interrupted()
     missing_facts = "; ".join(fact_problems(setup.decisions, run.state.input))
     if problem := missing_facts or size_problem(run.state, setup):
-        raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
+        raise InvalidInput(problem)
     return setup
 
 

@@ -8,11 +8,13 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.replies import MAX_CALLS
 from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers
 from orga.workflows.decisions.begin import BEGIN_BYTES
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES
 from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.status import Termination
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
@@ -142,9 +144,11 @@ async def test_input_too_large_to_be_carried_is_refused_before_the_first_model_c
         handle = await loop.start(largest_input())
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
+        status = await AgentHandle(client, handle.id).status()
     cause = failed.value.cause
     assert isinstance(cause, ApplicationError)
     assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
+    assert status.termination == Termination(reason="error", detail=f"InvalidInput: {cause.message}")
     assert f"over the limit of {BEGIN_BYTES}" in cause.message
     assert "task 1" in cause.message
     assert provider.seen == []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.conversation import with_message_to_model
@@ -23,6 +23,7 @@ from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalPromptName
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import Setup
 
 P = ParamSpec("P")
@@ -62,10 +63,10 @@ class GoalRun(Run):
         return self.goal.pipeline
 
     def apply_setup(self, setup: Setup) -> None:
-        """Set the setup. Refuse a delivery that the worker does not have, and input that does not fit the pipeline."""
+        """Set the setup. Raise InvalidInput for an unknown delivery, or input that does not fit the pipeline."""
         known = tuple(channel.name for channel in setup.deliveries)
         if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
-            raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
+            raise InvalidInput(problem)
         super().apply_setup(setup)
 
     def limit_stop(self) -> Stop | None:
