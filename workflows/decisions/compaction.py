@@ -1,6 +1,7 @@
 """Compaction: the strategies of `context_strategy` for a conversation that exceeds its budget."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ from orga.workflows.types.text import clip
 KEEP_SHARE = 0.7
 """Share of the budget that dropping leaves. Rare and large cuts keep providers' prompt caches alive longer."""
 
+_KEPT_BYTES = MAX_CONVERSATION_BYTES * KEEP_SHARE
+
 
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
     """Return the ranges of messages to drop, oldest first. Empty while the conversation fits.
@@ -53,37 +56,47 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
     """
     if is_within_budget(conversation, token_budget):
         return ()
-    target_tokens = token_budget * KEEP_SHARE - reserve
-    tokens, size = conversation.tokens, conversation.size
-    dropped: set[int] = set()
+    groups = _droppable_groups(conversation)
+    left, dropped = _Size(conversation.size, conversation.tokens), set[int]()
     seen_last = latest_group(conversation.messages[: conversation.sent])
-    for start, stop in _groups(conversation, pinned=False):
-        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target_tokens:
+    for group in groups.first:
+        if left.is_within(_KEPT_BYTES, token_budget * KEEP_SHARE - reserve):
             break
-        if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
+        if group.start >= seen_last and left.is_within(MAX_CONVERSATION_BYTES, token_budget - reserve):
             break  # dropping what the model saw last only saves room for later
-        sizes = [message_size(message) for message in conversation.messages[start:stop]]
-        tokens -= sum(map(estimated_tokens, sizes))
-        size -= sum(sizes)
-        dropped |= set(range(start, stop))
-    return ranges_of(dropped | _pinned_to_drop(conversation, token_budget, size))
+        left = left.without(conversation.messages[group.start : group.stop])
+        dropped.update(group)
+    return ranges_of(dropped | _pinned_to_drop(conversation, groups.last, token_budget, left.bytes))
 
 
-def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
-    """Return the pinned messages to drop, the oldest first. `size` is the bytes of all messages left so far."""
-    turn_start = latest_turn(conversation.messages).start
-    starts = [start for start, _ in _groups(conversation, pinned=True) if start != turn_start]
-    sizes = {start: message_size(conversation.messages[start]) for start in starts}
-    tokens = sum(map(estimated_tokens, sizes.values()))
-    if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
-        return set()
-    dropped: set[int] = set()
-    for start, message_bytes in sizes.items():
-        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= token_budget:
+def _pinned_to_drop(
+    conversation: Conversation, groups: Sequence[range], token_budget: int, bytes_left: int
+) -> set[int]:
+    """Return the pinned messages to drop, the oldest first. `bytes_left` are those of all messages left so far."""
+    messages, turn_start = conversation.messages, latest_turn(conversation.messages).start
+    pinned = [group.start for group in groups if group.start != turn_start]
+    left = _Size(bytes_left, estimated_message_tokens(tuple(messages[index] for index in pinned)))
+    dropped = set[int]()
+    if left.is_within(MAX_CONVERSATION_BYTES, token_budget):
+        return dropped
+    for index in pinned:
+        if left.is_within(_KEPT_BYTES, token_budget):
             break
-        size, tokens = size - message_bytes, tokens - estimated_tokens(message_bytes)
-        dropped.add(start)
+        left = left.without((messages[index],))
+        dropped.add(index)
     return dropped
+
+
+class _Size(NamedTuple):
+    bytes: int
+    tokens: int
+
+    def is_within(self, max_bytes: float, max_tokens: float) -> bool:
+        return self.bytes <= max_bytes and self.tokens <= max_tokens
+
+    def without(self, messages: tuple[Message, ...]) -> "_Size":
+        sizes = [message_size(message) for message in messages]
+        return _Size(self.bytes - sum(sizes), self.tokens - sum(map(estimated_tokens, sizes)))
 
 
 def latest_group(messages: tuple[Message, ...]) -> int:
@@ -94,22 +107,32 @@ def latest_group(messages: tuple[Message, ...]) -> int:
     return max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
 
 
-def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go, pinned ones or others. A group is a message and its tool results.
+def groups_after_task(messages: tuple[Message, ...]) -> list[range]:
+    """Return the indexes of each group. A group is a message and its tool results. The task belongs to none."""
+    starts = [index for index, message in enumerate(messages) if message.role != "tool"]
+    groups = [range(start, stop) for start, stop in pairwise([*starts, len(messages)])]
+    return groups[1:] if messages and must_keep_first(messages) else groups
 
-    The task never goes. Nor does the group that the model saw last, unless the model has replied since.
-    """
+
+class _DroppableGroups(NamedTuple):
+    first: list[range]
+    last: list[range]
+    """Groups that are dropped only after the others: pinned messages, and the beginning of the current turn."""
+
+
+def _droppable_groups(conversation: Conversation) -> _DroppableGroups:
+    """Return the groups that may go. The one that the model saw last may go only if the model has replied since."""
     messages, sent = conversation.messages[: conversation.sent], conversation.sent
+    groups = groups_after_task(messages)
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
-    latest = sent if has_replied else latest_group(messages)
-    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    groups = list(pairwise([*starts, len(messages)]))
-    if messages and must_keep_first(messages):
-        groups = groups[1:]
     if not has_replied:
-        groups = groups[:-1]
+        latest = latest_group(messages)
+        groups = [group for group in groups[:-1] if group.start < latest]
     turn = latest_turn(conversation.messages)
-    return [group for group in groups if group[0] < latest and is_dropped_last(messages, group[0], turn) == pinned]
+    droppable = _DroppableGroups([], [])
+    for group in groups:
+        (droppable.last if is_dropped_last(messages, group.start, turn) else droppable.first).append(group)
+    return droppable
 
 
 MIN_UNMASKED_MESSAGES = 6
@@ -157,18 +180,20 @@ def can_afford_summary(state: AgentState, limit: int) -> bool:
 
 
 def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | None) -> AgentState:
-    """Return the state with a ready summary of `drop`, and its cost. Without a reply, a fallback replaces its text."""
-    text = reply.text if reply and reply.text.strip() else ""
-    call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
-    text = text or fallback_summary(messages_within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
-    ready = Summary(drop=drop, text=text, call=call)
+    """Return the state with a ready summary of `drop`, and its cost. A fallback replaces a missing or blank reply."""
+    if reply is not None and reply.text.strip():
+        ready = Summary(drop=drop, text=reply.text, call=f"{state.iteration + 1}.{SUMMARY_CALL}")
+    else:
+        replaced = messages_within(state.conversation.messages, drop)
+        ready = Summary(drop=drop, text=fallback_summary(replaced, limit * BYTES_PER_TOKEN))
     state = state.with_dialogue(conversation=state.conversation.with_fields(ready=ready))
     return state if reply is None else state.with_usage_of(reply)
 
 
 def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:
     """Return the ready summary if it is about exactly these messages. It is ready until a model call uses it."""
-    return conversation.ready if conversation.ready is not None and conversation.ready.drop == drop else None
+    ready = conversation.ready
+    return ready if ready is not None and ready.drop == drop else None
 
 
 def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
@@ -210,7 +235,8 @@ def compaction(conversation: Conversation, strategy: ContextStrategy, token_budg
         return _masking_compaction(conversation, token_budget)
     if strategy == "anchored_summary":
         return _summary_compaction(conversation, token_budget)
-    return Compaction(drop=messages_to_drop(conversation, _NO_TOKEN_LIMIT if strategy == "none" else token_budget))
+    max_tokens = _NO_TOKEN_LIMIT if strategy == "none" else token_budget
+    return Compaction(drop=messages_to_drop(conversation, max_tokens))
 
 
 def _masking_compaction(conversation: Conversation, token_budget: int) -> Compaction:
@@ -238,12 +264,10 @@ def compaction_data(context: ContextRef) -> dict[str, Any] | None:
     """Return the data of `ContextCompacted` for a model call, or None if nothing was compacted."""
     if not context.drop and not context.mask:
         return None
-    strategy: ContextStrategy = "observation_masking" if context.mask else "sliding_window"
-    if context.summary is not None:
-        strategy = "anchored_summary"
-    data: dict[str, Any] = {"strategy": strategy, "messages_dropped": ranges_length(context.drop)}
+    data: dict[str, Any] = {"strategy": "sliding_window", "messages_dropped": ranges_length(context.drop)}
     if context.mask:
-        data["messages_masked"] = ranges_length(context.mask)
+        data |= {"strategy": "observation_masking", "messages_masked": ranges_length(context.mask)}
     if context.summary is not None:
-        data["summary"] = "fallback" if context.summary.summary is None else "model"
+        source = "fallback" if context.summary.summary is None else "model"
+        data |= {"strategy": "anchored_summary", "summary": source}
     return data

@@ -6,22 +6,21 @@ parts that can be cut are cut, one after the other.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import NamedTuple
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import BEGIN_BYTES
-from orga.workflows.decisions.compaction import latest_group
+from orga.workflows.decisions.compaction import groups_after_task, latest_group
 from orga.workflows.decisions.control.questions import call_without_arguments
 from orga.workflows.decisions.conversation import fair_shares, message_json_bytes, with_all_as_base, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.context import EMPTY_DIGEST
 from orga.workflows.types.control import Intervention, Stop
-from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
+from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.messages import Message, shortened_message
+from orga.workflows.types.messages import Message, messages_without, ranges_of, shortened_message
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, clip_json, json_prefix
@@ -44,7 +43,7 @@ OUTPUT_BYTES = 50_000  # the output; an answer that is being continued may take 
 _SHORT_BYTES = 10_000  # the data; all gathered texts together may take as much
 GUIDANCE_BYTES = 20_000  # all guidance that waits, together
 RESULTS_BYTES = 20_000  # all results that people gave, together
-_STEP_BYTES = 80  # a text of a repeated call
+_REPEATED_BYTES = 80  # a text of a repeated call
 _LINE_BYTES = 200  # a name or a reason
 _QUESTION_BYTES = 300  # a text of a question
 _STREAK_BYTES = 450  # a repeated denial or invalid call
@@ -54,8 +53,6 @@ NO_APPROVERS = ("",)
 
 _CUT_HINT = "the conversation has all of it"
 
-_PartCut = Callable[[AgentState], AgentState]
-
 
 class CarriedPart(NamedTuple):
     """Fields of the state, and the bytes that they take together in a carried state."""
@@ -64,7 +61,7 @@ class CarriedPart(NamedTuple):
     most: int
     why: str
     """The reason why the fields never take more."""
-    cut: _PartCut | None = None
+    cut: Callable[[AgentState], AgentState] | None = None
     """Function that shortens the part. It is called only if the state is too large even with the window's minimum."""
 
 
@@ -88,8 +85,8 @@ def _light_question(question: Question, room: int) -> Question:
         if key in data:
             data[key] = json_prefix(str(data[key]), _QUESTION_BYTES)
     if resolution is not None:
-        by, reason = json_prefix(resolution.by, _LINE_BYTES), json_prefix(resolution.reason, _LINE_BYTES)
-        resolution = resolution.with_texts(by, reason, json_prefix(clip_json(resolution.result, room), room))
+        result = json_prefix(clip_json(resolution.result, room), room)
+        resolution = resolution.with_texts(_light_line(resolution.by), _light_line(resolution.reason), result)
     items = tuple(map(_light_item, question.items))
     return question.with_content(json_prefix(question.text, _QUESTION_BYTES), data, items, resolution)
 
@@ -97,21 +94,24 @@ def _light_question(question: Question, room: int) -> Question:
 def _light_item(item: Item) -> Item:
     decision = item.answer
     if decision is not None:
-        approver, reason = json_prefix(decision.approver, _LINE_BYTES), json_prefix(decision.reason, _LINE_BYTES)
-        decision = decision.with_texts(approver, reason)
+        decision = decision.with_texts(_light_line(decision.approver), _light_line(decision.reason))
     return item.with_decision(decision).with_content(
         call_without_arguments(item.call),
-        json_prefix(item.version, _LINE_BYTES),
-        json_prefix(item.reason, _LINE_BYTES),
+        _light_line(item.version),
+        _light_line(item.reason),
         item.approvers if len(to_json(item.approvers)) <= _LINE_BYTES else NO_APPROVERS,
     )
 
 
-def _with_light_steps(state: AgentState) -> AgentState:
-    """Shorten the texts. A stopped step stays stopped."""
+def _light_line(text: str) -> str:
+    return json_prefix(text, _LINE_BYTES)
+
+
+def _with_light_repeated_calls(state: AgentState) -> AgentState:
+    """Shorten the texts. A stopped call stays stopped."""
     steps = {
-        key: step.with_texts(json_prefix(step.last_error, _STEP_BYTES), json_prefix(step.stopped, _STEP_BYTES))
-        for key, step in state.steps.items()
+        key: call.with_texts(json_prefix(call.last_error, _REPEATED_BYTES), json_prefix(call.stopped, _REPEATED_BYTES))
+        for key, call in state.steps.items()
     }
     return state.with_failures(steps=steps)
 
@@ -178,7 +178,7 @@ CARRIED_PARTS = (
         "one question about all calls of a reply, which `pending` has, or one for each stuck call; texts are cut",
         _with_light_questions,
     ),
-    CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
+    CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_repeated_calls),
     CarriedPart(("output", "data", "gathered"), 72_000, "none of it is final, so it is cut", _with_light_output),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
@@ -201,6 +201,8 @@ CARRIED_PARTS = (
     ),
 )
 """The parts in the order in which they are cut: the least important first."""
+
+_UNCUT_PARTS = [part for part in CARRIED_PARTS if part.cut is None]
 
 SPARE_BYTES = 1_000
 """Bytes for the fields of a conversation other than its messages. They are not measured."""
@@ -243,14 +245,14 @@ def is_within_payload_limit(state: AgentState) -> bool:
         return False
     if state_bytes(state) <= MAX_CARRIED_BYTES:
         return True
-    smallest, uncut_parts = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
-    return sum(_part_bytes(smallest, part) for part in uncut_parts) <= sum(part.most for part in uncut_parts)
+    smallest = _with_minimal_conversation(state)
+    return sum(_part_bytes(smallest, part) for part in _UNCUT_PARTS) <= sum(part.most for part in _UNCUT_PARTS)
 
 
 def oversized_parts_text(state: AgentState) -> str:
     """Return the parts that cannot be cut and exceed their bounds, with their sizes, or ""."""
     smallest = _with_minimal_conversation(state)
-    sizes = [(part, _part_bytes(smallest, part)) for part in CARRIED_PARTS if not part.cut]
+    sizes = [(part, _part_bytes(smallest, part)) for part in _UNCUT_PARTS]
     too_large = [(part, size) for part, size in sizes if size > part.most]
     return "; ".join(f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in too_large)
 
@@ -320,21 +322,17 @@ def _messages_bytes(messages: tuple[Message, ...]) -> int:
 
 
 def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    """Drop groups, the oldest first, until the rest fits. A group is a message and its tool results."""
-    starts = [index for index, message in enumerate(messages) if message.role != "tool"]
-    groups = list(pairwise([*starts, len(messages)]))
-    if messages and must_keep_first(messages):
-        groups = groups[1:]
+    """Drop groups, the oldest first, until the rest fits."""
     latest, turn = latest_group(messages), latest_turn(messages)
-    droppable = [(start, stop) for start, stop in groups if start < latest]
-    size = _messages_bytes(messages)
-    dropped: set[int] = set()
-    for start, stop in sorted(droppable, key=lambda group: (is_dropped_last(messages, group[0], turn), group[0])):
+    droppable = [group for group in groups_after_task(messages) if group.start < latest]
+    droppable.sort(key=lambda group: is_dropped_last(messages, group.start, turn))  # keeps the order within both parts
+    size, dropped = _messages_bytes(messages), set[int]()
+    for group in droppable:
         if size <= room:
             break
-        size -= _messages_bytes(messages[start:stop])
-        dropped |= set(range(start, stop))
-    return tuple(message for index, message in enumerate(messages) if index not in dropped)
+        size -= _messages_bytes(messages[group.start : group.stop])
+        dropped.update(group)
+    return messages_without(messages, ranges_of(dropped))
 
 
 def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
@@ -399,6 +397,7 @@ def with_end_if_outgrown(state: AgentState) -> AgentState:
 
 def _should_finish_answer_first(state: AgentState) -> bool:
     """Return True if a carried answer would be cut, a few more replies can finish it, and nobody holds up the run."""
-    if len(state.partial) <= OUTPUT_BYTES // MAX_JSON_GROWTH or state.questions or state.paused:
+    is_surely_short = len(state.partial) <= OUTPUT_BYTES // MAX_JSON_GROWTH
+    if is_surely_short or state.questions or state.paused or state.repairs > MAX_REPAIRS_IN_A_ROW:
         return False
-    return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(continue_as_new_state(state, "").partial) < len(state.partial)
+    return len(continue_as_new_state(state, "").partial) < len(state.partial)

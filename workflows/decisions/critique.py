@@ -6,7 +6,6 @@ from math import fsum
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import with_message_to_model, with_recorded_reply
 from orga.workflows.decisions.limits import stop_reason
@@ -20,7 +19,7 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip, delimited_text
+from orga.workflows.types.text import clip, delimited_text, to_json_text
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 
@@ -31,7 +30,7 @@ def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
     """
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
-    return call.name, to_json(call.arguments, inf_nan_mode="strings").decode()
+    return call.name, to_json_text(call.arguments)
 
 
 SCORE_DIGITS = 6

@@ -61,8 +61,8 @@ async def execute_reply(run: Run, gated: GatedReply, phase: str) -> tuple[Outcom
         }
         await _settle_calls(run, gated, tasks)
         outcomes = tuple(_reply_outcome(result, tasks.get(index)) for index, result in enumerate(gated.results))
-    denied = repeated_calls.turned_down_calls(outcomes, verdicts, "denied")
-    invalid = repeated_calls.invalid_calls(outcomes, verdicts)
+    denied = repeated_calls.refusal_names(outcomes, verdicts, "denied")
+    invalid = repeated_calls.invalidity_names(outcomes, verdicts)
     if repeated_calls.has_only_stopped_calls(outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
         invalid.append(repeated_calls.ONLY_STOPPED_CALLS)  # counted like the repetition of an invalid call
     run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)

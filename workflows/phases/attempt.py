@@ -61,9 +61,11 @@ from orga.workflows.types.tool_calls.tools import (
 
 def _admit_by_circuit(run: Run, spec: ToolSpec) -> str:
     """Let a call begin at the tool's circuit, and return "". If the circuit is open, return the text for the model."""
-    state, refusal = dispatch.admit_by_circuit(run.state, spec, run.now)
-    run.change_state(lambda _: state)
-    return refusal
+    try:
+        run.change_state(dispatch.with_admitted_call, spec, run.now)
+    except dispatch.CircuitOpen as refusal:
+        return str(refusal)
+    return ""
 
 
 def _count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:

@@ -149,9 +149,8 @@ async def _use_cached_result(run: Run, case: RecoveryCase) -> Outcome | None:
     found = recovery.cached_good_result(run.state, case.permitted.call, case.settings, run.now)
     if found is None or case.failure.is_unrepeatable:
         return None
-    text, age_s = found
-    outcome = Outcome(call=case.permitted.call, status="ok", text=f"{case.failure.error}\n{text}")
-    return outcome.with_own_text(before=f"[Cached result, {age_s:.0f} s old] the call failed now: ")
+    outcome = Outcome(call=case.permitted.call, status="ok", text=f"{case.failure.error}\n{found.text}")
+    return outcome.with_own_text(before=f"[Cached result, {found.age_s(run.now):.0f} s old] the call failed now: ")
 
 
 async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:

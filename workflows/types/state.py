@@ -17,7 +17,7 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
 from orga.workflows.types.tool_calls.delegation import Child
-from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Step
+from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, RepeatedCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
@@ -153,7 +153,7 @@ class Budget(Record):
 
 class FailuresChanges(TypedDict, total=False):
     breakers: dict[str, Breaker]
-    steps: dict[str, Step]
+    steps: dict[str, RepeatedCall]
     failures: dict[str, int]
     results: dict[str, GoodResult]
     values: dict[str, Any]
@@ -167,8 +167,8 @@ class Failures(Record):
 
     breakers: dict[str, Breaker] = {}
     """Circuits by tool. Only those with failures are kept."""
-    steps: dict[str, Step] = {}
-    """Repeated calls by fingerprint, not steps of a plan. Only those that have failed are kept."""
+    steps: dict[str, RepeatedCall] = {}
+    """Repeated calls by fingerprint. Only those that have failed are kept."""
     failures: dict[str, int] = {}
     """Failed calls in a row, by tool, if `llm_recovery` counts them."""
     results: dict[str, GoodResult] = {}

@@ -62,6 +62,11 @@ def clip(text: str, max_bytes: int, hint: str = "ask for a smaller part") -> str
     return data[:room].decode("utf-8", "ignore") + marker
 
 
+def to_json_text(value: object) -> str:
+    """Return a value as JSON. Infinity and NaN become strings, because JSON has no such numbers."""
+    return to_json(value, inf_nan_mode="strings").decode()
+
+
 def clip_json(text: str, max_bytes: int, hint: str = "ask for a smaller part") -> str:
     """Return `text` cut to `max_bytes` of JSON. A quote takes two of them, and a control character six."""
     most = bytes_in_json(text, max_bytes)

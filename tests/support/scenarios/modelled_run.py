@@ -87,9 +87,10 @@ class ModelledRun:
         assert self.state.setup is not None
         spec = self.state.setup.tool(call.name)
         assert spec is not None
-        self.state, refusal = dispatch.admit_by_circuit(self.state, spec, self.now)
-        if refusal:
-            return calls.answered_unrun_outcome(call, refusal)
+        try:
+            self.state = dispatch.with_admitted_call(self.state, spec, self.now)
+        except dispatch.CircuitOpen as refusal:
+            return calls.answered_unrun_outcome(call, str(refusal))
         if fate == "cancelled":
             self.state = dispatch.with_circuit_released(self.state, spec)
             return calls.cancelled_outcome(call, spec)

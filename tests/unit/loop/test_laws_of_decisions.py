@@ -14,7 +14,7 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import classify_reply
 from orga.workflows.decisions.result import agent_result, agent_status
 from orga.workflows.decisions.tool_calls import dispatch
-from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls, with_resolved_repeated_call
+from orga.workflows.decisions.tool_calls.repeated_calls import refusal_names, with_resolved_repeated_call
 from orga.workflows.types.context import HashedMessages, messages_digest
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.input import LoopConfig
@@ -59,7 +59,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
             turned_down.get(index) or self.carried_out(index, call, verdicts[index], wanted[index][2], wanted[index][3])
             for index, call in enumerate(calls)
         )
-        denied = turned_down_calls(ended, verdicts, "denied")
+        denied = refusal_names(ended, verdicts, "denied")
         self.state = observe.with_outcomes(self.state, reply, ended, denied)
         self.state = dispatch.with_attempts(self.state, ended, self.now)
         self.count(ended)

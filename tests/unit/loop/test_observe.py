@@ -16,7 +16,7 @@ from orga.workflows.decisions.observe import (
     with_reply,
     with_unjudged_reply,
 )
-from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls
+from orga.workflows.decisions.tool_calls.repeated_calls import refusal_names
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import ToolCallCounts, Usage
@@ -137,7 +137,7 @@ def test_each_denial_is_listed_once_without_invalid_calls() -> None:
     verdicts = (DENY, DENY, Verdict(decision="invalid", reason="not today"), Verdict(decision="allow"))
     wanted: tuple[OutcomeStatus, ...] = ("denied", "denied", "invalid", "ok")
     outcomes = tuple(outcome(call, status) for call, status in zip(calls, wanted, strict=True))
-    assert turned_down_calls(outcomes, verdicts, "denied") == ["rm: not today"]
+    assert refusal_names(outcomes, verdicts, "denied") == ["rm: not today"]
 
 
 def test_an_answer_is_the_output_and_clears_denials_and_repairs() -> None:

@@ -1,12 +1,15 @@
 """Circuits of a run: every boundary, and a law for any order of calls."""
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from orga.workflows.decisions.tool_calls.dispatch import (
-    admit_by_circuit,
+    CircuitOpen,
+    with_admitted_call,
     with_circuit_failure,
     with_circuit_released,
     with_circuit_success,
@@ -36,6 +39,14 @@ def failed(times: int, spec: ToolSpec = SEARCH) -> AgentState:
     for _ in range(times):
         state = with_circuit_failure(state, spec, at(0))
     return state
+
+
+def admitted(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentState, str]:
+    """Return the state after a call, and the text of its refusal or ""."""
+    try:
+        return with_admitted_call(state, spec, now), ""
+    except CircuitOpen as refusal:
+        return state, str(refusal)
 
 
 def circuit(state: AgentState) -> Breaker:
@@ -88,7 +99,7 @@ def test_calls_are_admitted_by_state_and_time(
     seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
 ) -> None:
     spec = guarded(half_open_max_calls=half_open_max_calls)
-    state, reported = admit_by_circuit(in_state(before), spec, at(seconds))
+    state, reported = admitted(in_state(before), spec, at(seconds))
     assert (reported == "") is (expected is not None)
     if expected is None:
         assert state == in_state(before)
@@ -104,7 +115,7 @@ def test_calls_are_admitted_by_state_and_time(
     ],
 )
 def test_a_refused_call_is_explained_to_the_model(before: Breaker, seconds: float, expected: str) -> None:
-    _, reported = admit_by_circuit(in_state(before), SEARCH, at(seconds))
+    _, reported = admitted(in_state(before), SEARCH, at(seconds))
     remedy = "It was not called. Use another tool, or go on without it."
     assert reported == f"[Circuit open] {expected}. {remedy}"
 
@@ -151,10 +162,10 @@ def test_a_call_that_does_not_count_returns_its_permit(before: Breaker, after: B
 )
 def test_a_circuit_that_is_not_the_runs_is_ignored(spec: ToolSpec) -> None:
     state = failed(9, spec)
-    assert (state, admit_by_circuit(state, spec, at(0))) == (a_state(), (state, ""))
+    assert (state, admitted(state, spec, at(0))) == (a_state(), (state, ""))
     kept = in_state(OPEN)
     assert (
-        admit_by_circuit(kept, spec, at(0)),
+        admitted(kept, spec, at(0)),
         with_circuit_success(kept, spec),
         with_circuit_released(kept, spec),
     ) == (
@@ -165,7 +176,7 @@ def test_a_circuit_that_is_not_the_runs_is_ignored(spec: ToolSpec) -> None:
 
 
 def test_circuits_of_tools_are_independent() -> None:
-    assert admit_by_circuit(failed(3), a_spec("read"), at(0))[1] == ""
+    assert admitted(failed(3), a_spec("read"), at(0))[1] == ""
 
 
 @LAW
@@ -177,7 +188,7 @@ def test_no_permit_is_lost_even_by_a_call_that_outlives_an_opening(events: list[
         if event == "wait":
             now += 10
         elif event == "call":
-            state, reported = admit_by_circuit(state, spec, at(now))
+            state, reported = admitted(state, spec, at(now))
             in_flight += reported == ""
         elif in_flight:
             in_flight -= 1
@@ -186,7 +197,7 @@ def test_no_permit_is_lost_even_by_a_call_that_outlives_an_opening(events: list[
         assert 0 <= circuit(state).trying <= min(tries, in_flight)
     for _ in range(in_flight):
         state = with_circuit_released(state, spec)
-    assert admit_by_circuit(state, spec, at(now + 10))[1] == ""
+    assert admitted(state, spec, at(now + 10))[1] == ""
 
 
 class Circuits(RuleBasedStateMachine):
@@ -208,7 +219,7 @@ class Circuits(RuleBasedStateMachine):
 
     @rule(target=flights)
     def call(self) -> int:
-        self.state, reported = admit_by_circuit(self.state, self.spec, at(self.now))
+        self.state, reported = admitted(self.state, self.spec, at(self.now))
         if self.model == "open" and self.now >= self.opened + 10:
             self.model = "half_open"
         is_admitted = self.model == "closed" or (self.model == "half_open" and len(self.in_flight) < self.tries)

@@ -22,7 +22,7 @@ from orga.workflows.decisions.tool_calls.recovery import (
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import undelimited_text
-from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery
+from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Outcome, Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolSpec
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state, at
 
@@ -51,12 +51,12 @@ def test_max_attempts(effect: Effect, of_tool: Recovery | None, attempts_of_tool
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        pytest.param(0, ("sunny", 0.0), id="immediately"),
-        pytest.param(60, ("sunny", 60.0), id="at the maximum age"),
+        pytest.param(0, GoodResult(at=T0, text="sunny"), id="immediately"),
+        pytest.param(60, GoodResult(at=T0, text="sunny"), id="at the maximum age"),
         pytest.param(60.1, None, id="too old"),
     ],
 )
-def test_a_result_is_reusable_for_a_limited_time(seconds: float, expected: tuple[str, float] | None) -> None:
+def test_a_result_is_reusable_for_a_limited_time(seconds: float, expected: GoodResult | None) -> None:
     spec = a_spec(recovery=CACHED)
     state = with_succeeded_call(a_run(spec), spec, a_call(city="Bern"), "sunny", T0)
     assert cached_good_result(state, a_call(call_id="other", city="Bern"), CACHED, at(seconds)) == expected
@@ -78,7 +78,7 @@ def test_the_newest_results_that_fit_are_kept(stored: list[tuple[int, int]]) -> 
     if stored and stored[-1][1] <= MAX_KEPT_BYTES:
         kept = cached_good_result(state, a_call(n=stored[-1][0]), CACHED, T0)
         assert kept is not None
-        assert len(kept[0]) == stored[-1][1]
+        assert len(kept.text) == stored[-1][1]
 
 
 def test_remaining_attempts_are_counted_down_and_reset() -> None:

@@ -15,7 +15,7 @@ from orga.workflows.decisions.tool_calls.repeated_calls import (
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.questions import Choice, Question, Resolution
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.recovery import Step, StepIteration
+from orga.workflows.types.tool_calls.recovery import RepeatedCall, StepIteration
 from tests.support.values.core import a_call, a_state, at
 
 CALL = a_call("search", q="cats")
@@ -82,7 +82,7 @@ def test_a_step_is_stopped_at_the_limit_or_after_similar_failures(
     settings: dict[str, Any], errors: list[str], stopped: str
 ) -> None:
     state = after(tracked(**settings), *errors)
-    assert state.steps.get(KEY, Step(tool="search")).stopped == stopped
+    assert state.steps.get(KEY, RepeatedCall(tool="search")).stopped == stopped
     assert (stopped_call_text(state, CALL) != "") is (stopped != "")
     assert [note.event for note in state.notes] == (["StepLimitReached"] if stopped else [])
 
@@ -193,7 +193,7 @@ def test_a_decision_about_a_forgotten_step_still_applies() -> None:
     question = asked(ESCALATED)
     decided = question.with_resolution(Resolution(escalation_id=question.question_id, choice="skip"))
     state = with_resolved_repeated_call(ESCALATED.model_copy(update={"steps": {}}), decided)
-    assert state.steps[KEY] == Step(tool="search", stopped="an operator skipped it")
+    assert state.steps[KEY] == RepeatedCall(tool="search", stopped="an operator skipped it")
 
 
 def test_only_the_newest_steps_are_kept() -> None:

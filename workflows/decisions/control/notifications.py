@@ -8,7 +8,7 @@ from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.questions import is_open, shown_arguments, shown_question
+from orga.workflows.decisions.control.questions import is_open, shown_question, size_and_digest
 from orga.workflows.types.control import Control, Stop
 from orga.workflows.types.questions import (
     ANSWER,
@@ -155,7 +155,7 @@ def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
             room -= size
             shown.append(call)
         else:
-            shown.append(shown_arguments(str(call["arguments"]), -1) | call)
+            shown.append(call | size_and_digest(str(call["arguments"])))
     return shown
 
 

@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
-from pydantic_core import to_json
-
 from orga.workflows.types.control import Control
 from orga.workflows.types.json_text import as_text
 from orga.workflows.types.questions import (
@@ -24,7 +22,7 @@ from orga.workflows.types.questions import (
     ShownQuestion,
 )
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.text import clean_text, clip, to_json_text
 
 SHOWN_BYTES = 2_000
 """Bytes of an item's arguments that a person sees."""
@@ -33,16 +31,17 @@ _SHOWN_ANSWER_BYTES = 50_000
 """Bytes of an answer that a person sees. They are more than for a call: the person decides on the whole text."""
 
 
-def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
-    """Return the arguments as JSON text. Above `most` bytes they are cut, with size and digest. -1 always cuts."""
-    size = len(arguments.encode())
-    if size <= most:
+def shown_arguments(arguments: str, most: int = SHOWN_BYTES) -> dict[str, Any]:
+    """Return the arguments as JSON text. Above `most` bytes they are cut, with size and digest."""
+    if len(arguments.encode()) <= most:
         return {"arguments": arguments}
-    return {
-        "arguments": clip(arguments, most),
-        "arguments_bytes": size,
-        "arguments_digest": f"sha256:{sha256(arguments.encode()).hexdigest()}",
-    }
+    return {"arguments": clip(arguments, most), **size_and_digest(arguments)}
+
+
+def size_and_digest(arguments: str) -> dict[str, Any]:
+    """Return the keys that show that arguments in JSON are not whole."""
+    data = arguments.encode()
+    return {"arguments_bytes": len(data), "arguments_digest": f"sha256:{sha256(data).hexdigest()}"}
 
 
 def shown_question(question: Question) -> ShownQuestion:
@@ -110,11 +109,11 @@ def _answer_terms(question: Question) -> dict[str, Any]:
 def _shown_item(item: Item) -> dict[str, Any]:
     """Return an item as people see it: with all of its arguments, or their size and digest."""
     call = item.call
-    most = _SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
     if "arguments_digest" in call:
         arguments = {key: call[key] for key in ("arguments_bytes", "arguments_digest")} | {"arguments": ""}
     else:
-        arguments = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), most)
+        most = _SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
+        arguments = shown_arguments(to_json_text(call.get("arguments", {})), most)
     return {
         "id": item.approval_id,
         "tool": call.get("name", ""),
@@ -131,8 +130,8 @@ def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call with size and digest in place of its arguments: cut arguments could be read as the whole."""
     if "arguments_digest" in call:
         return dict(call)
-    shown = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
-    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **shown, "arguments": {}}
+    left_out = size_and_digest(to_json_text(call.get("arguments", {})))
+    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), "arguments": {}, **left_out}
 
 
 S = TypeVar("S", bound=Control)
@@ -186,7 +185,7 @@ def _with_decision_note(state: S, item: Item, decision: ItemDecision) -> S:
     data: dict[str, Any] = {"approved": decision.approved, "approver": decision.approver, "reason": decision.reason}
     data |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
     if decision.arguments is not None:
-        data |= shown_arguments(_json(decision.arguments), SHOWN_BYTES)
+        data |= shown_arguments(_json(decision.arguments))
     return state.with_note("ApprovalResolved", kind="call", **data)
 
 

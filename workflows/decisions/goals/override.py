@@ -19,7 +19,7 @@ from orga.workflows.types.goals.pursuit import (
 )
 from orga.workflows.types.json_text import MAX_DEPTH, as_object, is_deeper
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import MAX_JSON_GROWTH, clean_json, clean_text, one_line
+from orga.workflows.types.text import MAX_JSON_GROWTH, clean_json, clean_text, one_line, to_json_text
 
 MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
 """Characters of an input on one line, so that nothing is cut."""
@@ -53,7 +53,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
         steps, change = (*pursuit.steps, step), "is added to the plan:"
     else:
         steps, change = tuple(step if old.id == due.id else old for old in pursuit.steps), "is now"
-    text = given if isinstance(given, str) else to_json(given, inf_nan_mode="strings").decode()
+    text = given if isinstance(given, str) else to_json_text(given)
     message = f"On the operator's instruction, step {step.id} {change} {skill}: {one_line(text, MAX_LINE_CHARS)}"
     longest = max(pursuit.longest, sum(step.state == "open" for step in steps))
     state = state.with_pursuit(steps=steps, longest=longest, is_guided=True)

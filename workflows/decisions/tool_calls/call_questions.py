@@ -15,7 +15,6 @@ from pydantic_core import from_json, to_json
 
 from orga.workflows.decisions.control.questions import (
     MAX_RESULT_BYTES,
-    SHOWN_BYTES,
     find_item,
     find_question,
     shown_arguments,
@@ -35,7 +34,7 @@ from orga.workflows.types.questions import (
 )
 from orga.workflows.types.record import bounds_problem, parse_record
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clean_text
+from orga.workflows.types.text import clean_text, to_json_text
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.tools import Deferral
 
@@ -105,13 +104,17 @@ _LONG_KEYS = frozenset({"result", "result_json", "error"})
 
 
 def result_question(call: ToolCall, terms: Deferral, key: str, place: str, now: datetime) -> Question:
-    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     return Question(
         question_id=key,
         kind="result",
         since=now,
         text=f"the result of {call.name}",
-        data={"tool": call.name, "call_id": call.call_id, "place": place, **shown_arguments(arguments, SHOWN_BYTES)},
+        data={
+            "tool": call.name,
+            "call_id": call.call_id,
+            "place": place,
+            **shown_arguments(to_json_text(call.arguments)),
+        },
         expires_at=now + timedelta(seconds=terms.expires_s),
     )
 
@@ -161,16 +164,15 @@ def with_completion(state: S, raw: object, now: datetime) -> S:
 
 
 def _completion(given: ToolCompletion) -> Completion:
-    is_blank = given.result is None or (isinstance(given.result, str) and not given.result.strip())
-    ends = [not is_blank, bool(given.result_json.strip()), bool(given.error.strip())]
-    if sum(ends) != 1:
+    has_result = bool(given.result.strip()) if isinstance(given.result, str) else given.result is not None
+    if [has_result, bool(given.result_json.strip()), bool(given.error.strip())].count(True) != 1:
         raise ValueError("give one of result, result_json and error; it must not be empty")
     if given.nothing_done and not given.error:
         raise ValueError("nothing_done: only for an error; leave it out for a result")
     by = clean_text(given.by)
     if given.error:
         return Completion(error=clean_text(given.error), nothing_done=given.nothing_done, by=by)
-    text = given.result_json or to_json(given.result, inf_nan_mode="strings").decode()
+    text = given.result_json or to_json_text(given.result)
     if (size := len(text.encode())) > MAX_RESULT_BYTES:
         raise ValueError(f"result: has {size} bytes of JSON; give at most {MAX_RESULT_BYTES}, or where to find it")
     if given.result_json and (problem := _json_problem(text)):
@@ -250,10 +252,13 @@ def field_value(field: FormField, answer: str) -> Any:
         value = _READERS[field.kind](answer.strip() if field.kind != "string" else answer)
     except ValueError:
         value = None
-    if value is None or (field.kind == "list" and not {*value} <= {*field.options}):
+    has_unknown_option = field.kind == "list" and value is not None and not {*value} <= {*field.options}
+    if value is None or has_unknown_option:
         raise ValueError(f"{answer[:40]!r} is not {_kind_text(field)}")
     size = value if isinstance(value, int | float) else len(value)
-    if (field.least is not None and size < field.least) or (field.most is not None and size > field.most):
+    is_too_small = field.least is not None and size < field.least
+    is_too_large = field.most is not None and size > field.most
+    if is_too_small or is_too_large:
         raise ValueError(f"{answer[:40]!r} is not allowed{_limits_text(field)}")
     return value
 

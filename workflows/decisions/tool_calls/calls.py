@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.models.usage import ToolCallCounts
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip, one_line
+from orga.workflows.types.text import clip, one_line, to_json_text
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -44,8 +44,7 @@ def idempotency_key(origin: str, activity_id: str, call: ToolCall) -> str:
     `origin` survives reset and continue-as-new, and `activity_id` is `<iteration>.<index>`. The key covers the
     arguments, so that a rewound run with another proposal under the same id does not get the old effect.
     """
-    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
-    identity = f"{origin}/{activity_id}/{call.name}/{arguments}"
+    identity = f"{origin}/{activity_id}/{call.name}/{to_json_text(call.arguments)}"
     return sha256(identity.encode()).hexdigest()[:KEY_CHARS]
 
 
@@ -79,9 +78,9 @@ def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
     """Return the outcome. If the verdict changed the arguments, the text begins with the new ones and who made them."""
     if verdict.arguments is None:
         return outcome
-    used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
+    used = clip(to_json_text(verdict.arguments), SHOWN_BYTES)
     by = one_line(verdict.changed_by) or "policy"
-    return outcome.with_own_text(before=f"[Arguments changed by {by}] {clip(used, SHOWN_BYTES)}\n")
+    return outcome.with_own_text(before=f"[Arguments changed by {by}] {used}\n")
 
 
 def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
@@ -110,16 +109,17 @@ def answered_unrun_outcome(call: ToolCall, text: str) -> Outcome:
 
 def cancelled_outcome(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     text = "[Cancelled] stopped before it ended"
-    may_have_acted = spec is not None and spec.effect != "read_only"
-    if may_have_acted:
-        text += "; the outcome is unknown: it may have taken effect"
-    goes_on = may_have_acted and spec is not None and spec.options.isolation == "thread"
-    return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted, goes_on=goes_on)
+    if spec is None or spec.effect == "read_only":
+        return Outcome(call=call, status="cancelled", text=text)
+    text += "; the outcome is unknown: it may have taken effect"
+    goes_on = spec.options.isolation == "thread"
+    return Outcome(call=call, status="cancelled", text=text, may_have_acted=True, goes_on=goes_on)
 
 
 def taint_with_outcomes(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Return the run's taint including these outcomes. Trusted tools leave no taint."""
     trusted = {spec.name for spec in state.tools if spec.options.trusted_output}
-    entered = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]
-    new = (tool for outcome in entered for tool in (outcome.call.name, outcome.by) if tool)
-    return tuple(dict.fromkeys((*state.taint, *(tool for tool in new if tool not in trusted))))
+    with_text = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]
+    authors = [tool for outcome in with_text for tool in (outcome.call.name, outcome.by)]
+    untrusted = [tool for tool in authors if tool and tool not in trusted]
+    return tuple(dict.fromkeys((*state.taint, *untrusted)))

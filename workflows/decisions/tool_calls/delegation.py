@@ -3,8 +3,6 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic_core import to_json
-
 from orga.workflows.decisions.conversation import estimated_sent_tokens, estimated_tokens
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered_text
@@ -13,7 +11,7 @@ from orga.workflows.types.limits import LIMITS, Ceiling
 from orga.workflows.types.models.tiers import LOCAL_TIER, RUN_TIER
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
-from orga.workflows.types.text import clip, delimited_text
+from orga.workflows.types.text import clip, delimited_text, to_json_text
 from orga.workflows.types.tool_calls.delegation import Child, DelegateSpec
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
@@ -41,31 +39,38 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     parent keeps one model call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
     """
     left, children = budgets(state, now), state.children
-    running_calls = max(len(children), state.under_way)
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
-    spendable = (left.cost_usd or 0.0) * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
-    most_s = left.time_s - min(ENDING_S, left.time_s * ENDING_SHARE)
+    seconds = left.time_s - min(ENDING_S, left.time_s * ENDING_SHARE)
     limits: dict[str, float | int | str | None] = {
-        "max_iterations": left.iterations if state.step_timeout_s is None else None,
-        "max_cost_usd": None if left.cost_usd is None else max(spendable, 0.0) / waiting,
-        "timeout_s": round(most_s if state.step_timeout_s is None else min(most_s, state.step_timeout_s), 3),
         "max_delegation_depth": state.config.max_delegation_depth,
         "tier": LOCAL_TIER if is_bound_to_local_models(state) else None,
     }
-    reading = reserved_reading_tokens(state, left.tokens)
-    kept = {"max_total_tokens": reading, "max_model_calls": 1, "max_tool_calls": running_calls}
-    for key, rest in [(limit.key, getattr(left, limit.rest)) for limit in LIMITS]:
-        if key not in limits:
-            taken = kept.get(key, 0) + sum(getattr(each, key) or 0 for each in reserved)
-            limits[key] = None if rest is None else max(rest - taken, 0) // waiting
+    if state.step_timeout_s is None:
+        limits |= {"max_iterations": left.iterations, "timeout_s": round(seconds, 3)}
+    else:  # the delegate of a goal counts its own iterations
+        limits |= {"max_iterations": None, "timeout_s": round(min(seconds, state.step_timeout_s), 3)}
+    if left.cost_usd is not None:
+        spendable = left.cost_usd * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
+        limits["max_cost_usd"] = max(spendable, 0.0) / waiting
+    kept_for_parent = {
+        "max_total_tokens": reserved_reading_tokens(state, left.tokens),
+        "max_model_calls": 1,
+        "max_tool_calls": max(len(children), state.under_way),
+    }
+    for limit in LIMITS:
+        rest = getattr(left, limit.rest)
+        if limit.key not in limits and rest is not None:
+            taken = kept_for_parent.get(limit.key, 0) + sum(getattr(each, limit.key) or 0 for each in reserved)
+            limits[limit.key] = max(rest - taken, 0) // waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
 
 
 def is_bound_to_local_models(state: AgentState) -> bool:
     """Return True if the run may only ask models of the local tier. The same then holds for all its delegates."""
     own = state.setup.tiers.get(RUN_TIER) if state.setup else None
-    return state.input.lineage.ceiling.tier == LOCAL_TIER or (own is not None and own.name == LOCAL_TIER)
+    is_own_tier_local = own is not None and own.name == LOCAL_TIER
+    return is_own_tier_local or state.input.lineage.ceiling.tier == LOCAL_TIER
 
 
 def reserved_reading_tokens(state: AgentState, left: int) -> int:
@@ -84,9 +89,14 @@ def reserved_reading_tokens(state: AgentState, left: int) -> int:
 def exhausted_limits(ceiling: Ceiling) -> list[str]:
     """Return the limits with which a delegate cannot begin. It needs no tool calls to answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
-    most = {limit: getattr(ceiling, limit.key) for limit in LIMITS if limit.key != "max_tool_calls"}
-    given = [(limit, value) for limit, value in most.items() if value is not None]
-    return [limit.noun for limit, value in given if value <= 0 or value < floors.get(limit.key, 1)]
+    exhausted = list[str]()
+    for limit in LIMITS:
+        value = getattr(ceiling, limit.key)
+        if value is None or limit.key == "max_tool_calls":
+            continue
+        if value <= 0 or value < floors.get(limit.key, 1):
+            exhausted.append(limit.noun)
+    return exhausted
 
 
 def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -135,9 +145,8 @@ def with_reserved_ceiling(state: AgentState, workflow_id: str, ceiling: Ceiling)
 
 def without_delegate(state: AgentState, workflow_id: str) -> AgentState:
     """Return the state without the delegate. Its unused share is free again."""
-    if all(child.workflow_id != workflow_id for child in state.children):
-        return state
-    return state.with_family(children=tuple(c for c in state.children if c.workflow_id != workflow_id))
+    others = tuple(child for child in state.children if child.workflow_id != workflow_id)
+    return state if others == state.children else state.with_family(children=others)
 
 
 def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
@@ -164,10 +173,12 @@ def child_input(
     state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str, is_awaited: bool = False
 ) -> AgentInput:
     """Return the input of the delegate. Raise InvalidInput if the task is invalid."""
-    optional = {"taint": state.taint, "is_awaited": is_awaited}
-    more: dict[str, Any] = {name: value for name, value in optional.items() if value}
-    lineage = Lineage(parent=parent, chain=delegation_chain(state), key=key, ceiling=ceiling, **more)
-    fields: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
+    lineage: dict[str, Any] = {"parent": parent, "chain": delegation_chain(state), "key": key, "ceiling": ceiling}
+    if state.taint:
+        lineage["taint"] = state.taint
+    if is_awaited:
+        lineage["is_awaited"] = True
+    fields: dict[str, object] = {"task": task, "agent": child.agent, "lineage": Lineage(**lineage)}
     if state.step_timeout_s is not None and ceiling.timeout_s is not None:
         fields["config"] = {"timeout_s": ceiling.timeout_s}
     if state.input.tenant is not None:
@@ -178,8 +189,10 @@ def child_input(
 
 
 def delegate_abort_reason(state: AgentState) -> str:
-    why = state.aborted or (": ".join(state.stop) if state.stop else "")
-    return f"the run that delegated is ending: {why}" if why else "the run that delegated is ending"
+    text = "the run that delegated is ending"
+    if state.aborted:
+        return f"{text}: {state.aborted}"
+    return f"{text}: {state.stop.reason}: {state.stop.detail}" if state.stop else text
 
 
 def delegate_answer_text(agent: str, result: AgentResult, max_bytes: int) -> str:
@@ -203,8 +216,8 @@ def framed_text(title: str, text: str, max_bytes: int) -> str:
 
 
 def _result_text(result: AgentResult) -> str:
-    data = "" if result.data is None else to_json(result.data, inf_nan_mode="strings").decode()
-    return "\n".join(part for part in (result.output.strip(), f"data: {data}" if data else "") if part)
+    data = "" if result.data is None else f"data: {to_json_text(result.data)}"
+    return "\n".join(filter(None, (result.output.strip(), data)))
 
 
 def _delegate_specs(state: AgentState) -> tuple[DelegateSpec, ...]:
@@ -222,10 +235,9 @@ def is_paused_by_people(state: AgentState) -> bool:
 
 def with_delegate_paused(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:
     """Apply a delegate's signal: its workflow id, and whether it waits for a person. Other signals change nothing."""
-    if len(arguments) != 2:
-        return state
-    child_id, held = arguments
-    if not isinstance(held, bool):
-        return state
-    children = tuple(child.with_held(held) if child.workflow_id == child_id else child for child in state.children)
-    return state.with_family(children=children).with_clock_updated(now)
+    match arguments:
+        case (child_id, bool(held)):
+            children = tuple(c.with_held(held) if c.workflow_id == child_id else c for c in state.children)
+            return state.with_family(children=children).with_clock_updated(now)
+        case _:
+            return state

@@ -1,4 +1,4 @@
-"""Decides by the budget, stopped steps and circuits which allowed calls start. The others get their outcomes here.
+"""Decides by the budget, stopped calls and circuits which allowed calls start. The others get their outcomes here.
 
 This module also counts failed calls. The circuits of a run are part of its state, so a replay finds each as it was.
 """
@@ -23,7 +23,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 def unstarted_outcomes(state: AgentState, calls: Mapping[int, ToolCall]) -> dict[int, Outcome]:
     """Return the outcomes of the calls that are not started. The keys of `calls` are indexes in the reply.
 
-    Nothing is started next to `terminate`. Stopped steps, and tools that the model may not try again, are not started.
+    Nothing is started next to `terminate`. Stopped calls, and tools that the model may not try again, are not started.
     The others are started in call order while `max_tool_calls` has room for them and for the calls that they make.
     """
     ending = next((index for index, call in calls.items() if loop_tool(call.name).stands_alone), None)
@@ -66,7 +66,7 @@ def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
 
 
 def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
-    """Return the outcome of a call whose step was stopped, or whose tool may not be tried again. Else None."""
+    """Return the outcome of a call that was stopped, or whose tool may not be tried again. Else None."""
     stopped = repeated_calls.stopped_call_text(state, call)
     if stopped:
         return answered_unrun_outcome(call, stopped)
@@ -113,18 +113,22 @@ def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetim
 _RUN_SCOPE = "run"
 
 
-def admit_by_circuit(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentState, str]:
-    """Admit a call of the tool, or return the text for the model about its rejection.
+class CircuitOpen(Exception):
+    """An open circuit turns a call away. It holds the text for the model."""
+
+
+def with_admitted_call(state: AgentState, spec: ToolSpec, now: datetime) -> AgentState:
+    """Admit a call of the tool. Raise CircuitOpen if its circuit is open.
 
     Each admitted call ends in exactly one of the next three functions.
     """
     options = spec.options.breaker
     if (breaker := _own_breaker(state, spec)) is None:
-        return state, ""
+        return state
     after = breaker.with_admitted_call(options, now)
     if after is None:
-        return state, describe_to_model(breaker.describe(spec.name, options, now))
-    return _with_breaker(state, spec, after), ""
+        raise CircuitOpen(describe_to_model(breaker.describe(spec.name, options, now)))
+    return _with_breaker(state, spec, after)
 
 
 def with_circuit_success(state: AgentState, spec: ToolSpec) -> AgentState:

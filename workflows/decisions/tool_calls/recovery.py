@@ -17,7 +17,7 @@ from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import ToolCall, shortened_message
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip
+from orga.workflows.types.text import clip, to_json_text
 from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Outcome, Recovery
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -44,7 +44,6 @@ class EscalatedCall(NamedTuple):
 
 def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
     call = asked.call
-    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     data: dict[str, object] = {
         "tool": call.name,
         "call_id": call.call_id,
@@ -52,7 +51,7 @@ def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recov
     }
     if settings.context_snapshot:
         latest = state.conversation.messages[-SHOWN_MESSAGES:]
-        data |= shown_arguments(arguments, SHOWN_BYTES)
+        data |= shown_arguments(to_json_text(call.arguments), SHOWN_BYTES)
         data["latest"] = [{"role": m.role, "text": clip(m.text, SHOWN_BYTES)} for m in latest]
     return Question(
         question_id=asked.question_id,
@@ -110,18 +109,20 @@ def alternative_problem(spec: ToolSpec, replaced: Purpose) -> str:
 
     In a saga only read-only steps and compensations have alternatives, and nothing takes back what these do.
     """
-    is_lookup = replaced == "hydration"
-    if spec.effect != "read_only" and is_lookup:
+    has_effect, is_deferred = spec.effect != "read_only", spec.deferred is not None
+    if replaced == "hydration" and has_effect:
         return NO_LOOKUP
-    if spec.effect != "read_only" and replaced == "saga":
+    if replaced == "saga" and has_effect:
         return "it is no read-only tool, and its effect would not be taken back"
-    if spec.deferred is not None and (is_lookup or replaced == "compensation"):
-        return f"its results come later, and a {'lookup' if is_lookup else replaced} cannot wait"
+    if replaced == "hydration" and is_deferred:
+        return "its results come later, and a lookup cannot wait"
+    if replaced == "compensation" and is_deferred:
+        return "its results come later, and a compensation cannot wait"
     return ""
 
 
 def _shown_arguments(call: ToolCall) -> object:
-    text = to_json(call.arguments, inf_nan_mode="strings").decode()
+    text = to_json_text(call.arguments)
     return call.arguments if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
 
 
@@ -144,15 +145,16 @@ def _with_latest_value(state: AgentState, spec: ToolSpec, text: str) -> AgentSta
     """Keep the latest value of a tool with an output schema, and the values of other tools that fit next to it."""
     if spec.value_schema is None:
         return state
-    value, found, size = spec.value_in(text), list[tuple[str, Any]](), 0
-    newest_first: list[tuple[str, Any]] = [] if value is None else [(spec.name, value)]
-    newest_first += [(name, kept) for name, kept in reversed(state.values.items()) if name != spec.name]
-    for name, kept in newest_first:
-        kept_size = len(to_json({name: kept}))
-        if size + kept_size <= MAX_VALUES_BYTES:
-            size += kept_size
-            found.append((name, kept))
-    return state.with_failures(values=dict(reversed(found)))
+    value = spec.value_in(text)
+    newest_first = {} if value is None else {spec.name: value}
+    newest_first |= {name: kept for name, kept in reversed(state.values.items()) if name != spec.name}
+    fitting, room = dict[str, Any](), MAX_VALUES_BYTES
+    for name, kept in newest_first.items():
+        size = len(to_json({name: kept}))
+        if size <= room:
+            room -= size
+            fitting[name] = kept
+    return state.with_failures(values=dict(reversed(fitting.items())))
 
 
 def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
@@ -166,27 +168,22 @@ def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text:
 
 
 def _kept_results_with(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
+    """Return the kept results with the newest one. The oldest ones that do not fit are dropped."""
     key = call_fingerprint(call)
-    newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
-    found: list[tuple[str, GoodResult]] = []
-    size = 0
-    for name, kept in newest_first:
-        size += len(kept.text.encode())
-        if size > MAX_KEPT_BYTES:
+    newest_first = {key: result} | {name: kept for name, kept in reversed(state.results.items()) if name != key}
+    fitting, room = dict[str, GoodResult](), MAX_KEPT_BYTES
+    for name, kept in newest_first.items():
+        room -= len(kept.text.encode())
+        if room < 0:
             break
-        found.append((name, kept))
-    return dict(reversed(found))
+        fitting[name] = kept
+    return dict(reversed(fitting.items()))
 
 
-def cached_good_result(
-    state: AgentState, call: ToolCall, recovery: Recovery, now: datetime
-) -> tuple[str, float] | None:
-    """Return the last good result of the same call and its age in seconds, if it is recent enough."""
+def cached_good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: datetime) -> GoodResult | None:
+    """Return the last good result of the same call, if it is recent enough."""
     kept = state.results.get(call_fingerprint(call))
-    if kept is None:
-        return None
-    age_s = (now - kept.at).total_seconds()
-    return (kept.text, age_s) if age_s <= recovery.max_staleness_s else None
+    return kept if kept is not None and kept.age_s(now) <= recovery.max_staleness_s else None
 
 
 def with_model_retry_failure(state: AgentState, tool: str) -> AgentState:
@@ -275,4 +272,5 @@ def with_recovery_note(
 def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
     """Count an alternative to a failed call after it has ended."""
     counts = with_counted_calls(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
-    return state.with_budget(tool_calls=counts, under_way=state.under_way - is_begun)
+    under_way = state.under_way - 1 if is_begun else state.under_way
+    return state.with_budget(tool_calls=counts, under_way=under_way)

@@ -1,17 +1,15 @@
 """Repetition without progress: repeated denials end a run, and calls that fail again are stopped.
 
-If the same denial or the same failed call is repeated, the model will not find another way. Here, a step is a tool with
-the same arguments, however often it is called.
+If the same denial or the same failed call is repeated, the model will not find another way. A repeated call is a tool
+with the same arguments, however often it is called. The config, the state and the journal call it a step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
-from pydantic_core import to_json
 from rapidfuzz.distance import Levenshtein
 
-from orga.workflows.decisions.control.questions import SHOWN_BYTES, shown_arguments, with_question
+from orga.workflows.decisions.control.questions import shown_arguments, with_question
 from orga.workflows.decisions.conversation import with_message_to_model
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.control import Stop
@@ -19,8 +17,9 @@ from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import to_json_text
 from orga.workflows.types.tool_calls.gate import Verdict
-from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus, Step, StepIteration
+from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus, RepeatedCall, StepIteration
 
 MAX_COMPARED_CHARS = 500
 """Characters. The time to compare grows with the product of the lengths, and an error's subject is at its beginning."""
@@ -40,8 +39,8 @@ ONLY_STOPPED_CALLS = "nothing but calls of stopped steps"
 
 def similarity_threshold(config: LoopConfig) -> float:
     """Return the similarity at which two reasons count as one. If `step_iteration` is off, they must be equal."""
-    tracked = config.step_iteration or StepIteration()
-    return tracked.similarity_threshold if tracked.enabled else EXACT_SIMILARITY
+    settings = _step_iteration(config)
+    return settings.similarity_threshold if settings.enabled else EXACT_SIMILARITY
 
 
 def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
@@ -72,21 +71,21 @@ def call_denial_name(call: ToolCall, verdict: Verdict) -> str:
     return f"{call.name}: {verdict.reason}"
 
 
-def turned_down_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
-    """Return the names of calls that the gate refused with this status, each once."""
+def refusal_names(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
+    """Return the names of the gate's refusals with this status, each once."""
     pairs = zip(outcomes, verdicts, strict=True)
     return list(dict.fromkeys(call_denial_name(o.call, v) for o, v in pairs if o.status == status))
 
 
-def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the names of invalid calls. If all are, add a fixed name: the model may invent a tool each time."""
-    named = turned_down_calls(outcomes, verdicts, "invalid")
+def invalidity_names(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the names for the invalid calls. If all are, add a fixed name: the model may invent a tool each time."""
+    names = refusal_names(outcomes, verdicts, "invalid")
     is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
-    return [*named, NO_VALID_CALL] if is_all else named
+    return [*names, NO_VALID_CALL] if is_all else names
 
 
 def has_only_stopped_calls(outcomes: Sequence[Outcome]) -> bool:
-    """Return True if the reply had only calls of stopped steps, so the model ignores its feedback."""
+    """Return True if the reply had only stopped calls, so the model ignores its feedback."""
     return bool(outcomes) and all(o.status == "not_run" and o.text.startswith(_REPEAT_LIMIT_MARKER) for o in outcomes)
 
 
@@ -95,14 +94,14 @@ def answer_denial_name(verdict: Verdict) -> str:
 
 
 def _is_similar(one: str, other: str, threshold: float) -> bool:
+    if one == other or threshold >= EXACT_SIMILARITY:
+        return one == other
     (tool, _, reason), (other_tool, _, other_reason) = one.partition(": "), other.partition(": ")
-    if one == other:
-        return True
-    return tool == other_tool and threshold < EXACT_SIMILARITY and similarity(reason, other_reason) >= threshold
+    return tool == other_tool and similarity(reason, other_reason) >= threshold
 
 
 MAX_REPEATED_CALLS = 200
-"""Newest steps that are kept. The state has to fit a payload."""
+"""Newest repeated calls that are kept. The state has to fit a payload."""
 
 MAX_SHOWN_CHARS = 2_000
 
@@ -112,96 +111,94 @@ _WAITING_FOR_OPERATOR = "it waits for an operator's decision"
 
 
 def stopped_call_text(state: AgentState, call: ToolCall) -> str:
-    """Return the text for the model if the call's step is stopped, else ""."""
-    step = state.steps.get(call_fingerprint(call)) if state.steps else None
-    if step is None or not step.stopped or not _step_iteration(state).enabled:
+    """Return the text for the model if the call is stopped, else ""."""
+    repeated = state.steps.get(call_fingerprint(call)) if state.steps else None
+    if repeated is None or not repeated.stopped or not _step_iteration(state.config).enabled:
         return ""
     return (
-        f"{_REPEAT_LIMIT_MARKER} {call.name} with these arguments is not run again: {step.stopped}. "
+        f"{_REPEAT_LIMIT_MARKER} {call.name} with these arguments is not run again: {repeated.stopped}. "
         "Use other arguments or another tool, or go on without it."
     )
 
 
 def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
-    """Count a failed attempt. The step is stopped after too many attempts, or if two in a row fail alike."""
-    settings, key = _step_iteration(state), call_fingerprint(call)
-    before = state.steps.get(key, Step(tool=call.name))
+    """Count a failed attempt. The call is stopped after too many attempts, or if two in a row fail alike."""
+    settings, key = _step_iteration(state.config), call_fingerprint(call)
+    before = state.steps.get(key, RepeatedCall(tool=call.name))
     if not settings.enabled or before.stopped:
         return state
     error = error[:MAX_COMPARED_CHARS]
-    step = Step(tool=call.name, attempts=before.attempts + 1, last_error=error)
+    repeated = RepeatedCall(tool=call.name, attempts=before.attempts + 1, last_error=error)
     if before.attempts and similarity(before.last_error, error) >= settings.similarity_threshold:
-        return _with_stopped_call(state, call, step, f"it failed {step.attempts} times, the last two alike", now)
-    if step.attempts >= settings.max_reattempts:
-        return _with_stopped_call(state, call, step, f"failed attempts: {step.attempts}", now)
-    return _with_repeated_call(state, key, step)
+        reason = f"it failed {repeated.attempts} times, the last two alike"
+        return _with_stopped_call(state, call, repeated, reason, now)
+    if repeated.attempts >= settings.max_reattempts:
+        return _with_stopped_call(state, call, repeated, f"failed attempts: {repeated.attempts}", now)
+    return _with_repeated_call(state, key, repeated)
 
 
 def without_failures_of(state: AgentState, call: ToolCall) -> AgentState:
-    return _with_repeated_call(state, call_fingerprint(call), None) if state.steps else state
+    return _without_repeated_call(state, call_fingerprint(call)) if state.steps else state
 
 
 def with_resolved_repeated_call(state: AgentState, question: Question) -> AgentState:
-    """Apply a person's decision about a step. The caller closes the question."""
+    """Apply a person's decision about a repeated call. The caller closes the question."""
     decision, data = question.resolution, question.data
-    key, tool = str(data.get("step_id", "")), str(data.get("tool", ""))
     if decision is None:
         return state
-    step = state.steps.get(key) or Step(tool=tool)
+    key, tool = str(data.get("step_id", "")), str(data.get("tool", ""))
+    repeated = state.steps.get(key) or RepeatedCall(tool=tool)
     match decision.choice:
         case "retry":
-            return _with_repeated_call(state, key, None)
+            return _without_repeated_call(state, key)
         case "skip":
-            return _with_repeated_call(state, key, step.with_stop(_by_person_text("an operator skipped it", decision)))
+            skipped = repeated.with_stop(_by_person_text("an operator skipped it", decision))
+            return _with_repeated_call(state, key, skipped)
         case "result":
-            return _with_result(state, data, step, decision)
+            reason = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
+            text = f"[Result from the operator] {repeated.tool} {data.get('arguments', '')}\n{decision.result}"
+            return with_message_to_model(_with_repeated_call(state, key, repeated.with_stop(reason)), text)
         case "abort":
-            return state.with_control(
-                stop=Stop("escalated", _by_person_text(f"{tool}: an operator ended the run", decision))
-            )
+            detail = _by_person_text(f"{tool}: an operator ended the run", decision)
+            return state.with_control(stop=Stop("escalated", detail))
 
 
-def _step_iteration(state: AgentState) -> StepIteration:
-    return state.config.step_iteration or StepIteration()
+def _step_iteration(config: LoopConfig) -> StepIteration:
+    return config.step_iteration or StepIteration()
 
 
-def _with_stopped_call(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
-    settings, key = _step_iteration(state), call_fingerprint(call)
+def _with_stopped_call(
+    state: AgentState, call: ToolCall, repeated: RepeatedCall, reason: str, now: datetime
+) -> AgentState:
+    settings, key = _step_iteration(state.config), call_fingerprint(call)
     asks = settings.on_limit_reached == "escalate"
-    state = _with_repeated_call(state, key, step.with_stop(_WAITING_FOR_OPERATOR if asks else reason))
-    state = state.with_note("StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
+    state = _with_repeated_call(state, key, repeated.with_stop(_WAITING_FOR_OPERATOR if asks else reason))
+    state = state.with_note("StepLimitReached", step_id=key, tool=call.name, attempts=repeated.attempts, reason=reason)
     if asks:
-        return with_question(state, _stopped_call_question(state, call, step, now), now)
+        return with_question(state, _stopped_call_question(state, call, repeated, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
-        detail = f"step limit of {call.name}, {reason}: {step.last_error}"
+        detail = f"step limit of {call.name}, {reason}: {repeated.last_error}"
         return state.with_control(stop=Stop("error", detail))
     return state
 
 
-def _stopped_call_question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Question:
+def _stopped_call_question(state: AgentState, call: ToolCall, repeated: RepeatedCall, now: datetime) -> Question:
     prefix = f"step-{state.iteration}-"
     number = sum(each.question_id.startswith(prefix) for each in state.questions) + 1
     return Question(
         question_id=f"{prefix}{number}",
         kind="escalation",
         since=now,
-        text=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
+        text=f"{call.name} gets nowhere, failed attempts: {repeated.attempts}. Retry, skip, give its result, or abort?",
         data={
             "step_id": call_fingerprint(call),
             "tool": call.name,
-            **shown_arguments(to_json(call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
-            "attempts": step.attempts,
-            "error": step.last_error,
+            **shown_arguments(to_json_text(call.arguments)),
+            "attempts": repeated.attempts,
+            "error": repeated.last_error,
         },
         choices=("retry", "skip", "result", "abort"),
     )
-
-
-def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decision: Resolution) -> AgentState:
-    text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
-    reason = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
-    state = _with_repeated_call(state, str(data.get("step_id", "")), step.with_stop(reason))
-    return with_message_to_model(state, text)
 
 
 def _by_person_text(what: str, decision: Resolution) -> str:
@@ -209,10 +206,13 @@ def _by_person_text(what: str, decision: Resolution) -> str:
     return (f"{who}: {decision.reason}" if decision.reason else who)[:MAX_SHOWN_CHARS]
 
 
-def _with_repeated_call(state: AgentState, key: str, step: Step | None) -> AgentState:
-    if step is None and key not in state.steps:
-        return state
-    steps = {other: kept for other, kept in state.steps.items() if other != key}
-    if step is not None:
-        steps[key] = step
+def _with_repeated_call(state: AgentState, key: str, repeated: RepeatedCall) -> AgentState:
+    """Return the state with the newest repeated call. The oldest ones above the limit are dropped."""
+    steps = {**_without_repeated_call(state, key).steps, key: repeated}
     return state.with_failures(steps=dict(list(steps.items())[-MAX_REPEATED_CALLS:]))
+
+
+def _without_repeated_call(state: AgentState, key: str) -> AgentState:
+    if key not in state.steps:
+        return state
+    return state.with_failures(steps={other: kept for other, kept in state.steps.items() if other != key})

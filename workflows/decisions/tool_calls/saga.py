@@ -111,8 +111,8 @@ def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
 
 def with_saga_call(state: AgentState, kind: str) -> AgentState:
     """Count a call that a saga makes. A step was counted as running since its saga began."""
-    is_step = kind != "compensation"
-    return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=state.under_way - is_step)
+    under_way = state.under_way if kind == "compensation" else state.under_way - 1
+    return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=under_way)
 
 
 def with_saga_end(state: AgentState, activity_id: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:

@@ -1,4 +1,4 @@
-"""The outcome of a call, and the handling of failed calls: recovery, stopped steps, dead letters."""
+"""The outcome of a call, and the handling of failed calls: recovery, repeated calls, dead letters."""
 
 from datetime import datetime
 from typing import Literal, Self
@@ -141,14 +141,14 @@ class StepIteration(CheckedInput):
     """The consequence of a stopped step."""
 
 
-class Step(Record):
-    """The record of one step that has failed."""
+class RepeatedCall(Record):
+    """A tool with its arguments, which has failed."""
 
     tool: str
     attempts: int = 0
     last_error: str = ""
     stopped: str = ""
-    """The reason why the step is not run again. Empty if it may run again."""
+    """The reason why the call is not run again. Empty if it may run again."""
 
     def with_stop(self, why: str) -> Self:
         return replace_fields(self, {"stopped": why})
@@ -178,3 +178,6 @@ class GoodResult(Record):
 
     at: datetime
     text: str
+
+    def age_s(self, now: datetime) -> float:
+        return (now - self.at).total_seconds()
