@@ -9,7 +9,6 @@ from temporalio.client import Client
 
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.errors import NotAnAgent
-from orga.client.journal.watcher import LiveActivity, activities_in_flight
 from orga.client.journal.laws import Check, Verification
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline_reader import (
@@ -30,6 +29,7 @@ from orga.client.journal.timeline_records import (
     TimelineText,
     TimelineUsage,
 )
+from orga.client.journal.watcher import LiveActivity, activities_in_flight
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
