@@ -15,8 +15,8 @@ from orga.activities.ports import CodeCritic, ModelContext, ModelRequest, Review
 from orga.activities.reason import transcript
 from orga.activities.replies import normalised_reply, text_only_reply
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
-from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import is_dropped_last, latest_turn
+from orga.workflows.types.critics import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text

@@ -17,7 +17,7 @@ from orga.activities.ports import (
     ReviewedWork,
     Summarizer,
 )
-from orga.workflows.types.agents import Critic, Dimension
+from orga.workflows.types.critics import Critic, Dimension
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.usage import Usage

@@ -19,7 +19,7 @@ from orga.activities.ports import (
     ReviewedWork,
     Summarizer,
 )
-from orga.workflows.types.agents import Critic
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall

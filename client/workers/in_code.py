@@ -20,7 +20,8 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
-from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
+from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.models.providers import CODE, model_form_problem, model_name_problem
 from orga.workflows.types.models.tiers import tier_in_model_name

@@ -12,8 +12,8 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
-from orga.workflows.types.agents import Critic, CriticReply
 from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.critics import Critic, CriticReply
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage

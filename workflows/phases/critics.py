@@ -33,8 +33,8 @@ from orga.workflows.phases.gate import (
     occasion_id,
 )
 from orga.workflows.phases.reason import ModelCall, execute_model_call, may_ask_again
-from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.context import ContextRef, short_digest
+from orga.workflows.types.critics import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.state import AgentState
@@ -191,7 +191,7 @@ _CHANGE_IF_NOT_ACCEPTED = {"ended": critique.with_unreviewed_answer, "revise": c
 
 async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
     """Ask the critics in order. The first one that does not accept the answer sends it back or ends the run."""
-    critics = tuple(critic for critic in run.setup.critics if critic.reviews(None))  # None: the answer
+    critics = tuple(critic for critic in run.setup.critics if critic.reviews_answers)
     if gated.conclusion is not None or not critics:
         return gated
     enter_phase(run, "reviewing")
@@ -219,7 +219,7 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 
     Calls beyond the budget are not reviewed. They are not run even if a rejection makes room for them.
     """
-    if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed.values()):
+    if not any(critic.reviews_call(call) for critic in run.setup.critics for call in gated.allowed.values()):
         return gated
     gated = gated.with_rejections(unstarted_outcomes(run.state, gated.allowed))
     enter_phase(run, "reviewing")
@@ -233,7 +233,7 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
     """Return an outcome if a critic rejects a call outside of a reply. The model cannot revise such a call."""
     for critic in run.setup.critics:
-        if critic.reviews(allowed.call):
+        if critic.reviews_call(allowed.call):
             subject = _call_subject(critic, allowed.call, activity_id)
             found = await assess_subject(run, subject)
             _note_critique(run, subject, found, "accepted" if found.approved else "skipped")
@@ -243,7 +243,7 @@ async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Ou
 
 
 async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> GatedReply:
-    reviewed = {index: call for index, call in gated.allowed.items() if critic.reviews(call)}
+    reviewed = {index: call for index, call in gated.allowed.items() if critic.reviews_call(call)}
     if not reviewed:
         return gated
     iteration = run.state.iteration

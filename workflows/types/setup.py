@@ -2,8 +2,9 @@
 
 from typing import Any, Literal, Self
 
-from orga.workflows.types.agents import AgentConfig, Critic
+from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import ControlTerms
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
@@ -101,11 +102,13 @@ class Setup(Record):
         For the run itself, the config overrides the settings of its tier. For any other key that has a tier, the
         settings of the tier override the config.
         """
+        if tier_key != RUN_TIER and tier_key in self.tiers:
+            return self._tier_settings(tier_key).or_else(self.config)
+        return self.config.or_else(self._tier_settings(RUN_TIER))
+
+    def _tier_settings(self, tier_key: str) -> ModelSettings:
         tier = self.tiers.get(tier_key)
-        if tier is not None and tier_key != RUN_TIER:
-            return (tier.settings or NO_SETTINGS).or_else(self.config)
-        run_tier = self.tiers.get(RUN_TIER)
-        return self.config.or_else((run_tier.settings if run_tier else None) or NO_SETTINGS)
+        return NO_SETTINGS if tier is None or tier.settings is None else tier.settings
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
@@ -136,11 +139,12 @@ class Setup(Record):
 
     def with_critics_of(self, agent: AgentConfig) -> Self:
         """Return the setup with the agent's critics, if any, each with the first model of its tier."""
-        critics = tuple(
-            critic.with_model(self.tiers[critic.tier_key].models[0]) if critic.tier_key in self.tiers else critic
-            for critic in agent.critics
-        )
+        critics = tuple(map(self._with_tier_model, agent.critics))
         return replace_fields(self, {"critics": critics}) if critics else self
+
+    def _with_tier_model(self, critic: Critic) -> Critic:
+        tier = self.tiers.get(critic.tier_key)
+        return critic if tier is None else critic.with_model(tier.models[0])
 
     def with_pipeline(self, pipeline: Pipeline | None) -> Self:
         return self if pipeline is None else replace_fields(self, {"pipeline": pipeline})
@@ -166,9 +170,8 @@ class Setup(Record):
     def with_prompts(self, prompts: PromptTemplates | None) -> Self:
         return replace_fields(self, {"prompts": prompts}) if prompts else self
 
-    def is_reviewed(self, call: ToolCall | None) -> bool:
-        """Return True if a critic reviews this call or, for None, an answer after the gate."""
-        return any(critic.reviews(call) for critic in self.critics)
+    def is_reviewed(self, call: ToolCall) -> bool:
+        return any(critic.reviews_call(call) for critic in self.critics)
 
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in self.tools if tool.name == name), None)

@@ -9,7 +9,8 @@ from temporalio.client import Client
 
 from orga.client.config.file import load_config
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.agents import AgentConfig, Critic
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.programs.orga_command import ROOT

@@ -6,7 +6,8 @@ from typing import Any
 from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.agents import AgentConfig, Critic
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Reply
 from tests.support.runs.loop import Ran
 

@@ -24,9 +24,9 @@ from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.decisions.tool_calls import call_questions, decision, dispatch, recovery, repeated_calls
 from orga.workflows.decisions.tool_calls.call_questions import MAX_COMPLETIONS
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes
-from orga.workflows.types.agents import Critic
 from orga.workflows.types.control import MAX_SENDER_CHARS, Intervention
 from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.parts import Block, text_part

@@ -16,7 +16,8 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.workers.checked import worker_report
-from orga.workflows.types.agents import AgentConfig, Critic, verdict_schema
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic, verdict_schema
 from orga.workflows.types.record import validation_problems
 from tests.support.runs.critics import RUBRIC, a_critic, a_person
 from tests.support.values.core import a_setup, a_spec

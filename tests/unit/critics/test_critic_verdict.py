@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.critique import parsed_assessment, summed_usage, weighted_score
-from orga.workflows.types.agents import Critic
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.usage import Usage
 from tests.support.runs.critics import a_critic, verdict

@@ -11,8 +11,8 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import reference_and_seen
-from orga.workflows.types.agents import CritiqueRequest, verdict_schema
 from orga.workflows.types.context import ContextRef, short_digest
+from orga.workflows.types.critics import CritiqueRequest, verdict_schema
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.runs.critics import a_critic, verdict

@@ -22,8 +22,8 @@ from orga.workflows.decisions.critique import (
     with_rejected_answer,
     with_round,
 )
-from orga.workflows.types.agents import Critic
 from orga.workflows.types.control import Intervention
+from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState
@@ -113,7 +113,7 @@ def _saga(*steps: dict[str, Any]) -> Any:
     ],
 )
 def test_a_critic_reviews_these_calls(tools: tuple[str, ...], call: Any, expected: bool) -> None:
-    assert a_critic(tools=tools).reviews(call) is expected
+    assert a_critic(tools=tools).reviews_call(call) is expected
 
 
 def test_the_subject_of_a_review_is_the_call_or_the_answer() -> None:

@@ -10,7 +10,8 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.client.config.known_input import price_check
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import worker_report
-from orga.workflows.types.agents import AgentConfig, Critic, Dimension
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic, Dimension
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput

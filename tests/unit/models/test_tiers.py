@@ -14,7 +14,8 @@ from orga.client.config.trust.risks import risks
 from orga.client.workers.checked import worker_report
 from orga.workflows.decisions.result import agent_status
 from orga.workflows.decisions.tool_calls.delegation import delegate_ceiling, is_bound_to_local_models
-from orga.workflows.types.agents import AgentConfig, Critic, Dimension
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic, Dimension
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.limits import Ceiling

@@ -1,13 +1,13 @@
 """Pipelines, `[pipelines.NAME]` of `orga.toml`: fixed plans, so that no model has to make one."""
 
 from collections.abc import Mapping
-from math import fsum
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
-from orga.workflows.types.agents import WEIGHT_TOLERANCE, Critic, Dimension, DimensionName
+from orga.workflows.types.critics import Critic, Dimension, DimensionName, weights_problem
 from orga.workflows.types.input import Name
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.record import CheckedInput
 
 PipelineKind = Literal["chain", "map_reduce", "director_critic"]
@@ -72,9 +72,8 @@ class AdaptiveBreak(CheckedInput):
 
 
 def _checked_rubric(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
-    total = fsum(dimension.weight for dimension in rubric.values())
-    if rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
-        raise ValueError(f"the weights sum to {total:g}, not to 1")
+    if problem := weights_problem(rubric):
+        raise ValueError(f"the weights {problem}")
     if (size := sum(len(dimension.description) for dimension in rubric.values())) > MAX_RUBRIC_CHARS:
         raise ValueError(f"the descriptions have {size} characters, over the limit of {MAX_RUBRIC_CHARS}")
     return rubric
@@ -141,9 +140,10 @@ class Pipeline(CheckedInput):
     @classmethod
     def _without_false_break(cls, value: Any) -> Any:
         """Treat `adaptive_break = false` as its absence."""
-        if isinstance(value, dict) and value.get("adaptive_break") is False:  # pyright: ignore[reportUnknownMemberType]
-            return {key: field for key, field in value.items() if key != "adaptive_break"}  # pyright: ignore[reportUnknownVariableType]
-        return value  # pyright: ignore[reportUnknownVariableType]
+        given = as_object(value)
+        if given.get("adaptive_break") is False:
+            return {key: field for key, field in given.items() if key != "adaptive_break"}
+        return value
 
     @model_validator(mode="after")
     def _has_the_keys_of_its_kind(self) -> "Pipeline":
