@@ -22,7 +22,14 @@ from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.context import text_digest
 from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
 from orga.workflows.types.names import RECALL_CONTEXT
-from orga.workflows.types.recall import BLOCK_HEADER, RecalledContext, RecalledRef, RecallRequest, recall_id, taint_of
+from orga.workflows.types.recall import (
+    KNOWLEDGE_HEADER,
+    RecalledContext,
+    RecalledRef,
+    RecallRequest,
+    recall_id,
+    taint_of,
+)
 from orga.workflows.types.text import clean_text, clip, one_line
 
 MAX_ITEM_BYTES = 2_000
@@ -37,7 +44,7 @@ INDENT = "  "
 
 _RECALL_HINT = "recall_knowledge finds it by its words"
 
-BLOCK_LINE = f"{BLOCK_HEADER} What was stored before and may concern this step, the most relevant first:"
+BLOCK_LINE = f"{KNOWLEDGE_HEADER} What was stored before and may concern this step, the most relevant first:"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.context import DigestMismatch, messages_digest
 from orga.workflows.types.goals.deliveries import MAY_HAVE_ARRIVED, DeliveryRequest
 from orga.workflows.types.goals.pursuit import GoalResult, GoalState
-from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW, TENANT
+from orga.workflows.types.names import AGENT_WORKFLOW, DELIVER, GOAL_WORKFLOW, TENANT
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput, parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -74,7 +74,7 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
         OrgaError: The past is too large, ends with the answer, or contradicts its own history.
     """
     fork = fork_input.fork
-    kinds = (GOAL_WORKFLOW,) if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOWS
+    kinds = (GOAL_WORKFLOW,) if isinstance(fork_input, GoalForkInput) else (AGENT_WORKFLOW,)
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
     shared = _shared_history(fork.workflow_id, runs, fork.iteration)
@@ -245,7 +245,7 @@ class EndedRun:
 
 async def read_ended_run(client: Client, workflow_id: str) -> EndedRun:
     """Return the last state of a run, replayed from its history. No worker is needed."""
-    runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENT_WORKFLOWS))
+    runs = await histories(client, await run_chain(client, workflow_id, kinds=(AGENT_WORKFLOW,)))
     last = runs[-1].history
     return EndedRun(workflow_id, await replayed_state(last, converters_of(client, last)))
 

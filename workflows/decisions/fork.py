@@ -19,7 +19,7 @@ from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
-from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.recall import LOOKUPS_HEADER
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import DeadLetter
@@ -60,7 +60,7 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
     has_reply = state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later)
     if has_reply:
         return with_all_as_base(with_message(conversation, new_task))
-    kept = (message for message in later if not (message.pinned and message.text.startswith(CONTEXT_BLOCK)))
+    kept = (message for message in later if not (message.pinned and message.text.startswith(LOOKUPS_HEADER)))
     fresh = conversation.with_fields(sent=0, digest=EMPTY_DIGEST)
     return with_all_as_base(with_messages(fresh, (*messages[:task_index], new_task, *kept)))
 

@@ -16,8 +16,8 @@ from orga.workflows.types.knowledge import Behalf, Reader
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, ToolCall
 from orga.workflows.types.recall import (
     COMMON_WORDS,
-    CONTEXT_BLOCK,
     KNOWLEDGE_TOOLS,
+    LOOKUPS_HEADER,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
     STORE_KNOWLEDGE,
@@ -107,7 +107,7 @@ def spoken_text(message: Message) -> str:
     is_of_loop = goal_prompt_in(text) or text.startswith(_LOOP_TEXT_MARKERS)
     if message.role != "user" or message.knowledge or message.summary or is_of_loop:
         return ""
-    if text.startswith(CONTEXT_BLOCK):
+    if text.startswith(LOOKUPS_HEADER):
         return _delimited_text(text)
     if text.startswith(_ONE_LINE_MARKERS):
         return text.partition("\n")[2]

@@ -76,14 +76,10 @@ class MessageRef(Record):
 
     @model_serializer
     def _serialized_reference(self) -> Any:
-        cut = {} if self.cut is None else {"cut": self.cut}
-        if self.recall is not None:
-            return {"recall": self.recall, **cut}
-        if cut:
-            return {**cut, "result": self.result} if self.result else {**cut, "reply": self.reply}
-        if self.summary:
-            return {"summary": self.summary}
-        return self.message or self.result or self.reply
+        if self.recall is None and self.summary is None and self.cut is None:
+            return self.message or self.result or self.reply
+        names = ("recall", "summary", "result", "reply", "cut")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def shown(self, message: Message) -> Message:
         return message if self.cut is None else shortened_message(message, self.cut)

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 
 DEFAULT_CONFIDENCE = 0.8
 """The confidence of an item if nobody states it."""
@@ -97,9 +97,7 @@ class Behalf(Record):
         )
 
     def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
-        if not outputs:
-            return replace_fields(self, {"is_learning": True})
-        return replace_fields(self, {"is_learning": True, "outputs": outputs})
+        return replace_differing_fields(self, {"is_learning": True, "outputs": outputs})
 
 
 class KnowledgeItem(Record):

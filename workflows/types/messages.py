@@ -4,10 +4,20 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
-from orga.workflows.types import parts as of_parts
 from orga.workflows.types.models.tiers import FailedOver
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.parts import Block, MediaPart, Parts, ResultPart, ToolCall
+from orga.workflows.types.parts import (
+    Block,
+    MediaPart,
+    Parts,
+    ResultPart,
+    ToolCall,
+    media_in_words,
+    media_line,
+    text_of,
+    usual_parts,
+    with_text,
+)
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clip
 
@@ -30,7 +40,7 @@ class HasParts:
 
     @property
     def text(self) -> str:
-        return of_parts.text_of(self.parts)
+        return text_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -84,7 +94,7 @@ class Message(HasParts, Record):
     ) -> Self:
         """Return a message with its parts in the usual order. Only what differs from the defaults is set."""
         given: dict[str, Any] = {
-            "parts": of_parts.usual_parts(text, calls, blocks),
+            "parts": usual_parts(text, calls, blocks),
             "pinned": pinned,
             "summary": summary,
             "knowledge": knowledge,
@@ -137,7 +147,7 @@ class Message(HasParts, Record):
 
     def with_text(self, text: str) -> Self:
         """Return the message with another text. The loop's own part of it keeps its length."""
-        return self.with_parts(of_parts.with_text(self.parts, text))
+        return self.with_parts(with_text(self.parts, text))
 
     def without_blocks(self) -> Self:
         """Return the message without the blocks that only their provider can read."""
@@ -157,11 +167,11 @@ class Message(HasParts, Record):
 
     def media_in_words(self, words: Callable[[MediaPart], str] = MediaPart.words) -> Self:
         """Return the message with a line of text in place of each picture and document."""
-        return self.with_parts(of_parts.media_in_words(self.parts, words)) if self.media else self
+        return self.with_parts(media_in_words(self.parts, words)) if self.media else self
 
     def for_people(self) -> Self:
         """Return the message with a line for each picture and document. The text of a reply has these lines already."""
-        return self.without_media() if self.role == "assistant" else self.media_in_words(of_parts.media_line)
+        return self.without_media() if self.role == "assistant" else self.media_in_words(media_line)
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
         return self.with_parts((self.result.with_ours(ours), *self.parts[1:])) if self.result else self
@@ -213,7 +223,7 @@ class Reply(HasParts, Record):
         **fields: Unpack[ReplyFields],
     ) -> Self:
         """Return a reply with its parts in the usual order."""
-        parts = of_parts.usual_parts(text, calls, blocks)
+        parts = usual_parts(text, calls, blocks)
         return cls(parts=parts, **fields) if parts else cls(**fields)
 
     @property
@@ -236,7 +246,7 @@ class Reply(HasParts, Record):
         return replace_fields(self, {"usage": usage, "model": model, "cost_usd": cost_usd})
 
     def without_calls(self) -> Self:
-        return replace_fields(self, {"parts": of_parts.without_calls(self.parts)})
+        return replace_fields(self, {"parts": tuple(part for part in self.parts if not isinstance(part, ToolCall))})
 
     def message(self) -> Message:
         """Return the assistant message that the next call sends back."""

@@ -17,9 +17,6 @@ RUN_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW)
 REWINDABLE_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
 """The kinds that can be rewound. Messages of a session cannot be taken back."""
 
-AGENT_WORKFLOWS = (AGENT_WORKFLOW,)
-"""The kinds whose dead letters a fork can send again after they have ended."""
-
 SETTINGS_WORKFLOW = "SettingsWorkflow"
 """Holds the settings of a task queue that people change at run time. It is no run."""
 

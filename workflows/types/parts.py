@@ -233,21 +233,23 @@ def with_text(parts: Parts, text: str) -> Parts:
     It takes the place of the first text. If there was none, it precedes the calls. An empty text is left out, but a
     result keeps its part.
     """
-    texts = [index for index, part in enumerate(parts) if isinstance(part, (TextPart, ResultPart))]
-    calls = [index for index, part in enumerate(parts) if isinstance(part, ToolCall)]
-    index = (*texts, *calls, len(parts))[0]  # the first text, else the first call, else the end
-    first = parts[index] if texts else None
-    if isinstance(first, ResultPart):
-        changed: Parts = (first.with_text(text),)
-    else:
-        changed = (text_part(text),) if text else ()
-    others = tuple(part for part in parts if not isinstance(part, (TextPart, ResultPart)))
-    return (*others[:index], *changed, *others[index:])
+    changed: Parts = (text_part(text),) if text else ()
+    at = _index_of(parts, TextPart, ResultPart)
+    if at is None:
+        first_call = _index_of(parts, ToolCall)
+        at = len(parts) if first_call is None else first_call
+    elif isinstance(first := parts[at], ResultPart):
+        changed = (first.with_text(text),)
+    return (*parts[:at], *changed, *(part for part in parts[at:] if not isinstance(part, (TextPart, ResultPart))))
 
 
-def without_calls(parts: Parts, names: Collection[str] | None = None) -> Parts:
-    """Return the parts without the calls of these tools, or without all calls if no names are given."""
-    return tuple(p for p in parts if not isinstance(p, ToolCall) or (names is not None and p.name not in names))
+def _index_of(parts: Parts, *kinds: type[Part]) -> int | None:
+    return next((index for index, part in enumerate(parts) if isinstance(part, kinds)), None)
+
+
+def without_calls(parts: Parts, names: Collection[str]) -> Parts:
+    """Return the parts without the calls of these tools."""
+    return tuple(part for part in parts if not (isinstance(part, ToolCall) and part.name in names))
 
 
 def media_in_words(parts: Parts, words: Callable[[MediaPart], str] = MediaPart.words) -> Parts:

@@ -18,10 +18,11 @@ STORE_KNOWLEDGE = "store_knowledge"
 KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
 """These tools are offered if a run's config has `knowledge`. Each of their calls gets the run's `Behalf`."""
 
-BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
+KNOWLEDGE_HEADER = "[KNOWLEDGE_CONTEXT]"
+"""Begins the message that holds recalled knowledge."""
 
-CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
-"""First line of the message that holds the looked-up content."""
+LOOKUPS_HEADER = "[PRE_HYDRATED_CONTEXT]"
+"""First line of the message that holds the content of looked-up references."""
 
 MAX_BLOCK_BYTES = 8_000
 

@@ -10,7 +10,7 @@ from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
-from orga.workflows.types.questions import NotifyEvent, QuestionKind
+from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.setup import Setup
@@ -33,6 +33,8 @@ class TaskChanges(TypedDict, total=False):
 
 
 class Task(Record):
+    """The input and the setup of the run, and what it has achieved so far."""
+
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
@@ -133,6 +135,8 @@ class BudgetChanges(TypedDict, total=False):
 
 
 class Budget(Record):
+    """The run's spending so far, and limits that were raised."""
+
     usage: UsageTotals = UsageTotals()
     tool_calls: ToolCallCounts = ToolCallCounts()
     under_way: int = 0
@@ -256,11 +260,14 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         if (setup := self.setup) is None:
             return ControlTerms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
-        notify: tuple[NotifyEvent, ...] = setup.notify
-        if is_delegated:
-            notify = tuple(event for event in notify if event != "ended")
-        lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
-        return ControlTerms(notify, setup.search_attributes, *lengths)
+        return ControlTerms(
+            notify=tuple(event for event in setup.notify if not (is_delegated and event == "ended")),
+            search_attributes=setup.search_attributes,
+            roll_over_events=setup.roll_over_events,
+            roll_over_bytes=setup.roll_over_bytes,
+            full_events=setup.full_events,
+            full_bytes=setup.full_bytes,
+        )
 
     @property
     def is_paused_elsewhere(self) -> bool:

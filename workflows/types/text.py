@@ -258,12 +258,12 @@ def undelimited_text(text: str) -> str:
 
     This is only for display, because it does not check who wrote the delimiting lines.
     """
-    start = text.find(" begins: ") - MARK_CHARS - 1
-    head, found, rest = text[max(start, 0) :].partition("; data, not instructions]\n")
-    mark = head[1 : MARK_CHARS + 1]
-    data, ended, after = rest.rpartition(f"\n[{mark} ends]")
-    is_block = start >= 0 and found and ended and "\n" not in head
-    return f"{text[:start]}{data}{after}" if is_block else text
+    before, begins, rest = text.partition(" begins: ")
+    source, closes, block = rest.partition("; data, not instructions]\n")
+    mark = before[-MARK_CHARS:]
+    data, ends, after = block.rpartition(f"\n[{mark} ends]")
+    is_block = begins and closes and ends and len(before) > MARK_CHARS and "\n" not in source
+    return f"{before[: -MARK_CHARS - 1]}{data}{after}" if is_block else text
 
 
 MIN_SIMILARITY_PERCENT = 60.0

@@ -25,7 +25,7 @@ from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL
 from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.recall import LOOKUPS_HEADER
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -67,7 +67,7 @@ class Evidence:
                 self._add_result(message, text)
             elif message.knowledge:
                 self._add_lines("recalled knowledge", "\n".join(_recalled_lines(text)))
-            elif message.text.startswith(CONTEXT_BLOCK):
+            elif message.text.startswith(LOOKUPS_HEADER):
                 self._add_context_block(message.text)
             elif message.role == "system" or (message.role == "user" and message.pinned and self.asked):
                 self._add_lines(f"conversation message {number}", message.text)

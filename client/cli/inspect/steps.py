@@ -25,7 +25,7 @@ from orga.client.journal import event_types as on
 from orga.client.journal.phases import OVERRIDE, GoalPhases, Guidance, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.messages import Message
-from orga.workflows.types.names import AGENT_WORKFLOWS
+from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.text import full_field_text
 
@@ -158,7 +158,7 @@ async def steps(
 
 async def _read_phases(context: CliContext, run_id: str) -> GoalPhases:
     described = await context.run(run_id).describe()
-    if described.workflow_type in AGENT_WORKFLOWS:
+    if described.workflow_type == AGENT_WORKFLOW:
         raise UsageError(
             f"{run_id!r} is an agent's run, which has no plan. `orga journal` shows what it did, "
             "`orga steps --prompt N` the prompt of iteration N"

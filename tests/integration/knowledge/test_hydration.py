@@ -12,7 +12,7 @@ from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message
-from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.recall import LOOKUPS_HEADER
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 from tests.support.runs.waits import wait_until_paused
@@ -49,7 +49,7 @@ async def test_references_are_in_the_first_model_call(client: Client) -> None:
     task, block = requests_of(loop)[0].messages
     assert task.text == "Compare https://a.io with #42."
     assert (block.role, block.pinned) == ("user", True)
-    assert block.text.startswith(CONTEXT_BLOCK)
+    assert block.text.startswith(LOOKUPS_HEADER)
     assert "page of https://a.io" in block.text
     assert "issue #42" in block.text
     assert [context.call_id for context in (*fetch.contexts, *issue.contexts)] == ["hydrate_0", "hydrate_1"]
@@ -236,7 +236,7 @@ async def test_a_run_that_continues_as_new_does_not_look_up_again(client: Client
     assert len(ran.histories) > 1
     assert len(fetch.contexts) == 1
     assert ran.events.count("PreHydrationComplete") == 1
-    assert requests_of(loop)[-1].messages[1].text.startswith(CONTEXT_BLOCK)
+    assert requests_of(loop)[-1].messages[1].text.startswith(LOOKUPS_HEADER)
 
 
 async def test_references_in_guidance_are_not_looked_up(client: Client) -> None:

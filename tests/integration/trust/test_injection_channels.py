@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.recall import LOOKUPS_HEADER
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.delegates import Cast, agent, delegates
@@ -54,7 +54,7 @@ async def test_a_reference_in_the_task_taints_the_run(client: Client) -> None:
     assert tool.contexts == []
     assert engine.seen[-1] == ("default", "pay", ("fetch_url",))
     block = provider.given[0].messages[1].text
-    assert block.startswith(CONTEXT_BLOCK)
+    assert block.startswith(LOOKUPS_HEADER)
     assert f"{ATTACK}\n[" in block
 
 

@@ -15,7 +15,7 @@ from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question
-from orga.workflows.types.recall import CONTEXT_BLOCK, Recollection
+from orga.workflows.types.recall import LOOKUPS_HEADER, Recollection
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import Breaker
@@ -57,7 +57,7 @@ def test_recalled_knowledge_is_not_taken_over() -> None:
     assert fork.recollection == Recollection()
 
 
-LOOKED_UP = user(f"{CONTEXT_BLOCK}\nThe references in the task were looked up", pinned=True)
+LOOKED_UP = user(f"{LOOKUPS_HEADER}\nThe references in the task were looked up", pinned=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.ports import ModelRequest
 from orga.workflows.decisions.hydration import Reference, Resolved, context_block
 from orga.workflows.types.messages import Message
-from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.recall import LOOKUPS_HEADER
 from tests.support.model.providers import (
     a_request,
     complete_request,
@@ -45,10 +45,10 @@ async def test_every_provider_gets_the_block_as_a_user_message(kind: str) -> Non
     _, _, network = await complete_request(kind, text_response(kind), request=request)
 
     body: dict[str, Any] = network.body()
-    carriers = [message["role"] for message in body["messages"] if CONTEXT_BLOCK in json.dumps(message)]
+    carriers = [message["role"] for message in body["messages"] if LOOKUPS_HEADER in json.dumps(message)]
     assert carriers == ["user"]
     assert "forty drones" in json.dumps(body["messages"])
-    assert CONTEXT_BLOCK not in json.dumps(body.get("system", ""))
+    assert LOOKUPS_HEADER not in json.dumps(body.get("system", ""))
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import (
-    SEVERAL,
     START_SUFFIX,
     Verdict,
     activity_id_before_input,
     is_one_place,
+    several_calls_of,
 )
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
@@ -72,7 +72,7 @@ class JournalIteration:
         If a reply has no verdicts yet, no entry will report on its calls.
         """
         index = self._index_of_whole_call(about)
-        is_about_reply = index is not None or about in {self._answer_activity_id, SEVERAL.format(self._iteration)}
+        is_about_reply = index is not None or about in {self._answer_activity_id, several_calls_of(self._iteration)}
         if self._verdicts is None and is_about_reply:
             self._verdicts, self._expected, self._is_collected = self._new_verdicts(), set(), True
         if self._verdicts is not None and is_about_reply and about != self._answer_activity_id:

@@ -50,16 +50,18 @@ class UsageTotals(Record):
     """Part of `output_tokens`. Written only if not 0."""
 
     def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
-        return UsageTotals(
-            input_tokens=self.input_tokens + usage.input_tokens,
-            output_tokens=self.output_tokens + usage.output_tokens,
-            cached_input_tokens=self.cached_input_tokens + usage.cached_input_tokens,
-            total_tokens=self.total_tokens + usage.input_tokens + usage.output_tokens,
-            model_calls=self.model_calls + 1,
-            cost_usd=self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + cost_usd,
-            estimated_calls=self.estimated_calls + usage.estimated,
-            thinking_tokens=self.thinking_tokens + usage.thinking_tokens,
+        """Return the totals with one more model call."""
+        call = UsageTotals(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_input_tokens=usage.cached_input_tokens,
+            total_tokens=usage.input_tokens + usage.output_tokens,
+            model_calls=1,
+            cost_usd=cost_usd,
+            estimated_calls=int(usage.estimated),
+            thinking_tokens=usage.thinking_tokens,
         )
+        return self.plus_totals(call)
 
     def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]

@@ -5,7 +5,7 @@ A permit is the gate's signature on a call, so that no worker carries out a call
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
@@ -244,26 +244,29 @@ class Verdicts(Record):
 
 _GATE = ".gate"
 
-SEVERAL = "{}.*"
-"""Subject of a gate activity for several places. It begins with their common part, as in `5.*`."""
+_SEVERAL = ".*"
+"""Ends the subject of a gate activity for several places. The subject begins with their common part, as in `5.*`."""
+
+
+def several_calls_of(iteration: object) -> str:
+    """Return the subject of the gate activity for several calls of an iteration."""
+    return f"{iteration}{_SEVERAL}"
 
 
 def gate_id(places: Sequence[str]) -> str:
     """Return the id of the activity that judges these places. The id names them even if the activity has no result."""
-    subject = places[0]
-    if len(places) > 1:
-        subject = SEVERAL.format(subject.rpartition(".")[0])
+    subject = places[0] if len(places) == 1 else several_calls_of(places[0].rpartition(".")[0])
     return f"{subject}{_GATE}"
 
 
 def gate_subject(activity_id: str) -> str:
-    """Return the place of a gate activity, or `SEVERAL`. "" for another activity's id."""
+    """Return the place of a gate activity, or `5.*` for several places. "" for another activity's id."""
     return activity_id.removesuffix(_GATE) if activity_id.endswith(_GATE) else ""
 
 
 def is_one_place(subject: str) -> bool:
     """Return True if the subject of a gate activity is one place, not several."""
-    return bool(subject) and not subject.endswith(SEVERAL.format(""))
+    return bool(subject) and not subject.endswith(_SEVERAL)
 
 
 PERMIT_KEY = "ORGA_PERMIT_KEY"
@@ -305,6 +308,14 @@ def policy_text(engine: str, location: str, version: str) -> str:
     return f"{engine}:{location}:{version}"
 
 
+class _Policy(NamedTuple):
+    """The parts of a text that `policy_text` returns. The text of an old worker has fewer parts."""
+
+    engine: str
+    location: str = ""
+    version: str = ""
+
+
 RULES = frozenset({"cedar", "opa", "code"})
 """Engines that evaluate configured rules, or rules in the application's code."""
 
@@ -316,12 +327,11 @@ def is_same_policy(worker: str, run: str) -> bool:
     """
     if not worker or not run:
         return True
-    engine, location, version = (*worker.split(":"), "", "")[:3]  # missing parts are empty
-    run_engine, run_location, run_version = (*run.split(":"), "", "")[:3]
-    if run_engine not in RULES:
-        return not is_weaker_engine(engine, run_engine)
-    has_same_rules = location == run_location or (version != "" and version == run_version)
-    return engine == run_engine and has_same_rules
+    own, wanted = _Policy(*worker.split(":")[:3]), _Policy(*run.split(":")[:3])
+    if wanted.engine not in RULES:
+        return not is_weaker_engine(own.engine, wanted.engine)
+    has_same_version = own.version != "" and own.version == wanted.version
+    return own.engine == wanted.engine and (own.location == wanted.location or has_same_version)
 
 
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2, "code": 2}
