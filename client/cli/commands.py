@@ -280,7 +280,8 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "worker",
             "workbench.server:worker",
-            "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. Running calls then have 10 seconds to end.",
+            "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. Running calls then have 10 seconds to end. "
+            "SIGUSR1 ends it without a limit for them.",
         ),
         CommandEntry(
             "logs",

@@ -94,9 +94,12 @@ class WorkerProcess:
             return POLLING_MESSAGE in self._log_text()
         return local_process(self.pid) in {WorkerIdentity.parse(identity).process for identity in identities}
 
-    async def stop(self) -> None:
+    def send(self, number: signal.Signals) -> None:
         if self.exit_code() is None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        self.send(signal.SIGTERM)
         await self._wait_or_kill(STOP_TIMEOUT_S)
         self._close()
 

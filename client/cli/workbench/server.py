@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
@@ -128,6 +129,13 @@ async def worker(
         context.require_usable()
         order = context.worker_order(for_folder=True)
         child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
+        is_finishing = asyncio.Event()
+
+        def finish() -> None:  # without it the signal would end only this command, and its supervisor then the worker
+            is_finishing.set()
+            child.send(signal.SIGUSR1)
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, finish)
         try:
             async with raising_server_death(context.connection.endpoint):
                 code = await child.wait_for_end()
@@ -135,6 +143,8 @@ async def worker(
             return 0
         finally:
             await child.stop()
+    if is_finishing.is_set() and code == 0:
+        return 0
     write_note(f"orga: the worker ended (exit code {code})")
     return ExitCode.FAILED
 

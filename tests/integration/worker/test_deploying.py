@@ -42,9 +42,9 @@ def start_held_run(orga: Orga, run: str) -> None:
         assert time.monotonic() < deadline
 
 
-def stop(worker: Running) -> None:
+def stop(worker: Running, number: signal.Signals = signal.SIGTERM) -> None:
     """Stop a worker as people do. Processes below a killed worker would continue to poll for a while."""
-    worker.send(signal.SIGTERM)
+    worker.send(number)
     assert worker.code() == 0
 
 
@@ -89,7 +89,7 @@ def test_a_new_version_takes_new_runs_and_old_runs_stay_on_theirs(orga: Orga, te
                 assert (acted["build"], acted["loop_version"]) == (build, LOOP_VERSION)
             assert json.loads(orga("status", "of-one", "--json").out)["version"] == f"shop.{one}"
             assert f"version    shop.{two}\n" in orga("status", "of-two").out
-            stop(second)
+            stop(second, signal.SIGUSR1)
         stop(first)
     lacking = orga("run", "What is the retry limit?")
     assert lacking.code == 6
