@@ -49,12 +49,11 @@ from orga.start import worker as become_worker
 
 def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
     """Return the options of a worker of this version. Without a version, the worker takes runs that have none."""
-    runner = our_runner()
     if version is None:
-        return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
+        return {"build_id": build_id(), "unsandboxed_workflow_runner": our_runner()}
     pinned = VersioningBehavior.PINNED
     config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
-    return {"deployment_config": config, "unsandboxed_workflow_runner": UnpinningRunner(runner)}
+    return {"deployment_config": config, "unsandboxed_workflow_runner": UnpinningRunner(our_runner())}
 
 
 def build_worker(
@@ -109,14 +108,12 @@ async def serve(
     observed = telemetry(config.telemetry)
     try:
         async with connection(config, _report, observed.plugins, root=root, is_worker=True) as connected:
-            knows_attributes = await are_usable(connected.client, _report)
-            link = connected.with_ui(config.notify.ui_url).link
             parts = configured_parts(
                 config,
                 os.environ,
                 root,
-                knows_attributes=knows_attributes,
-                link=link,
+                knows_attributes=await are_usable(connected.client, _report),
+                link=connected.with_ui(config.notify.ui_url).link,
                 workplace=connected.workplace,
                 client=connected.client,
             )
@@ -139,11 +136,8 @@ async def serve(
                 for worker in workers:
                     await stack.enter_async_context(worker)
                 if version is not None:
-                    command = make_current_command(version, connected.endpoint)
-                    text = (
-                        f"version: {version.to_canonical_string()}; new runs come to it once it is current: {command}"
-                    )
-                    _report(text)
+                    name, command = version.to_canonical_string(), make_current_command(version, connected.endpoint)
+                    _report(f"version: {name}; new runs come to it once it is current: {command}")
                 names = " and ".join(map(repr, polled))
                 _report(f"{POLLING_MESSAGE} {names} at {connected.endpoint.address}; Ctrl-C stops it")
                 await end.wait_for_begin()
@@ -163,7 +157,7 @@ async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection
         _report(changed)
     remember_engine(config, parts.engine)
     version = getattr(parts.policy, "version", "")
-    _report(f"policy: {parts.engine}" + (f", version {version}" if version else ""))
+    _report(f"policy: {parts.engine}, version {version}" if version else f"policy: {parts.engine}")
 
 
 async def _run(config: OrgaConfig, root: Path, version: WorkerDeploymentVersion | None, queues: Sequence[str]) -> None:

@@ -115,7 +115,7 @@ def load_config(
         if request and request.risks and not request.is_trusted:
             _refuse_misspelt(inputs)
             raise Untrusted(request)
-    return with_policy_folder(inputs.config(), inputs.base).with_file(inputs.path)
+    return inputs.completed_config()
 
 
 def _refuse_misspelt(inputs: "_ConfigInputs") -> None:
@@ -134,7 +134,6 @@ def _refuse_misspelt(inputs: "_ConfigInputs") -> None:
 @dataclass(frozen=True)
 class ConfigSources:
     config: OrgaConfig
-    path: Path | None
     origin: Callable[[tuple[str, ...]], str | None]
     """Returns the variable or `FILE:LINE` that sets a key, or None if nothing sets it."""
 
@@ -142,7 +141,7 @@ class ConfigSources:
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
     """Return the configuration that `load_config` would use, for display. It needs no trust. Raise its ConfigError."""
     inputs = _read_config(named, folder, env)
-    return ConfigSources(with_policy_folder(inputs.config(), inputs.base), inputs.path, inputs.origin)
+    return ConfigSources(inputs.completed_config(), inputs.origin)
 
 
 def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
@@ -164,6 +163,10 @@ class _ConfigInputs:
     """The tables of the file, with absolute paths."""
     hidden: Path | None = None
     """The file in a folder above that would hold if this one did not exist."""
+
+    def completed_config(self) -> OrgaConfig:
+        """Return the configuration with its file and its policy folder, which the file need not name."""
+        return with_policy_folder(self.config(), self.base).with_file(self.path)
 
     def config(self) -> OrgaConfig:
         if bare := bare_sections(self.env):

@@ -22,10 +22,14 @@ EXAMPLE_HINT = "see docs/tool-manifests.md; `orga tools new NAME` writes one tha
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """A valid manifest and its file."""
+    """A manifest with valid keys and types, and its file."""
 
     path: Path
     manifest: Manifest
+    text: str
+
+    def location(self, key: tuple[str, ...]) -> str:
+        return _location(self.path, self.text, key)
 
 
 class BrokenManifests(ValueError):
@@ -61,43 +65,33 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[File
     owners = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
         try:
-            parsed = _read_manifest(path)
+            file = _read_manifest(path)
         except BrokenManifests as error:
             problems += sorted(error.problems, key=_line_number)
             continue
-        manifest = parsed.manifest
-        if owner := owners.get(manifest.name):
-            problem = f"the name {manifest.name!r} is taken by {owner}"
-            problems.append(FileProblem(parsed.location(("name",)), problem, "choose another"))
+        name = file.manifest.name
+        if owner := owners.get(name):
+            problem = f"the name {name!r} is taken by {owner}"
+            problems.append(FileProblem(file.location(("name",)), problem, "choose another"))
             continue
-        owners[manifest.name] = str(path)
-        flaws = [FileProblem(parsed.location(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(manifest)]
-        problems += sorted(flaws, key=_line_number)
-        if not flaws:
-            files.append(ManifestFile(path, manifest))
+        owners[name] = str(path)
+        flaws = manifest_flaws(file.manifest)
+        found = [FileProblem(file.location(flaw.key), flaw.problem, flaw.remedy) for flaw in flaws]
+        problems += sorted(found, key=_line_number)
+        if not found:
+            files.append(file)
     return files, problems
 
 
-@dataclass(frozen=True)
-class _ParsedManifest:
-    """A manifest with valid keys and types. Its content is not checked yet."""
-
-    path: Path
-    text: str
-    manifest: Manifest
-
-    def location(self, key: tuple[str, ...]) -> str:
-        return _location(self.path, self.text, key)
-
-
-def _read_manifest(path: Path) -> _ParsedManifest:
+def _read_manifest(path: Path) -> ManifestFile:
+    """Return the manifest. Its content is not checked yet. Raise BrokenManifests if it has an invalid key or type."""
     text = _read_text(path)
     try:
         table = read_toml(text)
     except ValueError as error:
         raise BrokenManifests([_toml_problem(path, error)]) from None
     try:
-        return _ParsedManifest(path, text, Manifest.model_validate(table, extra="forbid"))
+        return ManifestFile(path, Manifest.model_validate(table, extra="forbid"), text)
     except ValidationError as error:
         raise BrokenManifests([*_key_problems(path, text, error)]) from None
 

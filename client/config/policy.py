@@ -24,10 +24,14 @@ TOKEN = "OPA_TOKEN"  # the variable with the token for an OPA server
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
     """Add `base`'s folder `policies`, if it has Cedar files and the configuration names no folder."""
     folder = base.absolute() / FOLDER
-    has_policies = any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))
-    if config.policy.dir is not None or not has_policies:
+    if config.policy.dir is not None or not has_cedar_files(folder):
         return config
     return config.with_policy(config.policy.with_dir(folder))
+
+
+def has_cedar_files(folder: Path) -> bool:
+    """Return whether the folder has policies, shared ones or those of a surface."""
+    return any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))
 
 
 def policy_location_digest(config: OrgaConfig) -> str:

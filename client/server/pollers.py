@@ -57,10 +57,12 @@ def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
     return [
         poller
         for poller in answer.pollers
-        if poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest
-        and may_live(poller.identity)
-        and not _is_ending(poller.identity)
+        if poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest and _may_poll(poller.identity)
     ]
+
+
+def _may_poll(identity: str) -> bool:
+    return may_live(identity) and not _is_ending(identity)
 
 
 async def poller_identities(client: Client, task_queue: str) -> list[str] | None:

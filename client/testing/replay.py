@@ -114,11 +114,6 @@ class LastTask:
         self.failure = ""
         """The failure of workflow code with its file and line, or ""."""
 
-    @property
-    def plugin(self) -> SimplePlugin:
-        """A plugin that observes a replayer's tasks. It must be the last plugin, to wrap the final runners."""
-        return _TaskObserverPlugin(self)
-
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         """Record a task and the commands of workflow code. Evictions are ignored."""
         if all(job.HasField("remove_from_cache") for job in activation.jobs):
@@ -179,7 +174,7 @@ def _command_text(command: Any) -> str:
 
 
 class _TaskObserverPlugin(SimplePlugin):
-    """Wraps both runners of a replayer, with and without sandbox, so that their tasks are observed."""
+    """Observes the tasks of both runners of a replayer, with and without sandbox. It must be the last plugin."""
 
     def __init__(self, last: LastTask) -> None:
         super().__init__("orga.testing.LastTask")  # pyright: ignore[reportUnknownMemberType]
@@ -235,7 +230,7 @@ async def replay(
             workflows=workflows,
             namespace=namespace,
             data_converter=data_converter,
-            plugins=[*plugins, *ours, last.plugin],
+            plugins=[*plugins, *ours, _TaskObserverPlugin(last)],
             build_id=REPLAY_BUILD,
         )
         outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)

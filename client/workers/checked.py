@@ -13,12 +13,12 @@ from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.mcp.mcp_settings import server_settings, unready_servers
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.engines import PolicySettings, engine_name, policy_engine
-from orga.activities.adapters.problem import BrokenPolicies
+from orga.activities.adapters.problem import BrokenPolicies, FileProblem
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_settings import notify_settings
-from orga.client.config.known_input import model_choice, price_check
+from orga.client.config.known_input import Environment, model_choice, price_check
 from orga.client.config.policy import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
@@ -30,22 +30,26 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-Environment = Mapping[str, str]
-
 
 @dataclass(frozen=True)
-class _Problems:
+class _Findings:
+    """Problems or warnings of the report, as JSON values."""
+
     items: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def add(self, place: str, problem: object, remedy: str) -> None:
         self.items.append({"place": place, "problem": str(problem), "remedy": remedy})
 
+    def extend(self, problems: Iterable[FileProblem]) -> None:
+        self.items.extend(asdict(problem) for problem in problems)
+
     @contextmanager
     def collect(self, place: str, remedy: str) -> Generator[None]:
+        """Add an error of the block, instead of raising it."""
         try:
             yield
         except BrokenPolicies as error:
-            self.items.extend(asdict(problem) for problem in error.problems)
+            self.extend(error.problems)
         except ValueError as error:
             self.add(place, error, remedy)
 
@@ -55,7 +59,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
 
     If the checks of the sections find no problem, all parts are built as in a worker, to find the remaining problems.
     """
-    problems, warnings = _Problems(), _Problems()
+    problems, warnings = _Findings(), _Findings()
     tools = _check_tools(config, root, env, problems, warnings)
     agents = with_default_agent(config.agents)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices, endpoints=config.models.endpoints)
@@ -67,10 +71,8 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     for name, agent_models in chosen.items():
         if problem := cost_refusal(agent_models, agents[name].config, is_priced):
             problems.add(f"agents.{name}", problem, "until then, no run of the agent starts")
-    problems.items.extend(
-        asdict(problem) for problem in agent_problems(agents, tools or None, config.mcp.is_server_tool)
-    )
-    problems.items.extend(asdict(problem) for problem in pipeline_problems(config.pipelines, agents))
+    problems.extend(agent_problems(agents, tools or None, config.mcp.is_server_tool))
+    problems.extend(pipeline_problems(config.pipelines, agents))
     policy = _check_policy(config, env, problems)
     _check_services(config, root, env, problems, warnings)
     if not problems.items:
@@ -93,7 +95,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
 
 
 def _check_tools(
-    config: OrgaConfig, root: Path, env: Environment, problems: _Problems, warnings: _Problems
+    config: OrgaConfig, root: Path, env: Environment, problems: _Findings, warnings: _Findings
 ) -> dict[str, ToolSpec]:
     """Return the tools by name, or none if one of them cannot be used."""
     store: KnowledgeStore | None = None
@@ -107,7 +109,7 @@ def _check_tools(
     return {}
 
 
-def _check_policy(config: OrgaConfig, env: Environment, problems: _Problems) -> str:
+def _check_policy(config: OrgaConfig, env: Environment, problems: _Findings) -> str:
     with problems.collect("policy", "correct [policy] in orga.toml"):
         settings = policy_settings(config.policy, env)
         policy_engine(settings)  # raises if it cannot judge
@@ -115,10 +117,10 @@ def _check_policy(config: OrgaConfig, env: Environment, problems: _Problems) -> 
     return ""
 
 
-def _check_services(config: OrgaConfig, root: Path, env: Environment, problems: _Problems, warnings: _Problems) -> None:
+def _check_services(config: OrgaConfig, root: Path, env: Environment, problems: _Findings, warnings: _Findings) -> None:
     with problems.collect("mcp", "correct [mcp] in orga.toml, or the environment"):
         servers = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
-        warnings.items.extend(asdict(warning) for warning in unready_servers(servers))
+        warnings.extend(unready_servers(servers))
     with problems.collect("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
     with problems.collect("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
@@ -128,7 +130,7 @@ def _check_services(config: OrgaConfig, root: Path, env: Environment, problems: 
 
 
 def _chosen_models(
-    agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems
+    agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Findings
 ) -> dict[str, ChosenModels]:
     chosen: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
@@ -137,14 +139,14 @@ def _chosen_models(
     return chosen
 
 
-def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
+def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Findings) -> None:
     for tier in config.models.tiers.configured_tiers:
         for model in config.models.tiers.models(tier):
             with problems.collect(f"models.tiers.{tier}", "until then, no run that asks for the tier starts"):
                 check(model)
 
 
-def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
+def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Findings) -> None:
     for name, models in chosen.items():
         for key, model in models.keyed_models():
             with problems.collect(f"agents.{name}.{key}", "name another model"):
@@ -153,7 +155,7 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
             problems.add(f"agents.{name}", models.unfit_model_problem, "name another model")
 
 
-async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings: _Problems) -> dict[str, str]:
+async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings: _Findings) -> dict[str, str]:
     """Return for each model why it cannot be called now, or "". Models that are not configured are left out."""
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(names):

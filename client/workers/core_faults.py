@@ -101,7 +101,8 @@ class EarlyEvents:
         has_only_queries = all(job.HasField("query_workflow") for job in activation.jobs)
         has_updates = any(job.HasField("do_update") for job in activation.jobs)
         if last is not None and not has_only_queries and not has_updates:
-            is_same_task = now.size_at_task == last.size_at_task > 0 and now.time == last.time
+            has_known_size = last.size_at_task > 0
+            is_same_task = has_known_size and (now.size_at_task, now.time) == (last.size_at_task, last.time)
             if is_same_task and now.events > last.events:
                 return True
         self._seen[activation.run_id] = now

@@ -10,6 +10,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from orga.activities.adapters.shared_files import try_lock
 from orga.client.errors import ServerUnavailable
@@ -86,8 +87,14 @@ class EarlyWorker:
             self.log.unlink(missing_ok=True)
 
 
-_early_workers: list[tuple[EarlyWorker, int]] = []
-"""At most one, with the lock that keeps other commands from starting one too."""
+class _EarlyStart(NamedTuple):
+    worker: EarlyWorker
+    lock: int
+    """The lock that keeps other commands from starting a worker early, too."""
+
+
+_early_starts: list[_EarlyStart] = []
+"""At most one."""
 
 
 def start_early() -> None:
@@ -95,29 +102,29 @@ def start_early() -> None:
 
     So if two hundred commands start at once, at most one worker is started for nothing.
     """
-    if _early_workers:
+    if _early_starts:
         return
     with suppress(OSError, ServerUnavailable):  # if the command needs a worker later, it reports the error
         lock = try_lock(prepare_home().early_worker_lock)
         if lock is None:
             return
         try:
-            _early_workers.append((start_without_order(), lock))
+            _early_starts.append(_EarlyStart(start_without_order(), lock))
         except OSError:
             os.close(lock)
 
 
 def end_early() -> None:
-    while _early_workers:
-        worker, lock = _early_workers.pop()
+    while _early_starts:
+        worker, lock = _early_starts.pop()
         worker.end()
         os.close(lock)
 
 
 def take_or_start() -> EarlyWorker:
-    if not _early_workers:
+    if not _early_starts:
         return start_without_order()
-    worker, lock = _early_workers.pop()
+    worker, lock = _early_starts.pop()
     os.close(lock)
     return worker
 
@@ -150,10 +157,10 @@ def _may_live(log: Path) -> bool:
     """Return whether a process with the number in the log's name exists. It may be another one than the worker."""
     try:
         os.kill(int(log.stem.removeprefix("worker-")), 0)
+    except PermissionError:  # the process exists, and belongs to another user
+        return True
     except (ValueError, OverflowError, ProcessLookupError):
         return False
-    except PermissionError:
-        pass  # the process exists, and belongs to another user
     return True
 
 

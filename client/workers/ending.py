@@ -60,8 +60,9 @@ class WorkerEnd(Interceptor):
         """Return a line for the worker's log that names what still runs."""
         if not self._calls:
             return ENDING_MESSAGE
+        named = ", ".join(list(self._calls.values())[:CALLS_NAMED])
         more = f" and {len(self._calls) - CALLS_NAMED} more" if len(self._calls) > CALLS_NAMED else ""
-        return f"{ENDING_MESSAGE}, after its calls: {', '.join(list(self._calls.values())[:CALLS_NAMED])}{more}"
+        return f"{ENDING_MESSAGE}, after its calls: {named}{more}"
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _EndingInbound(next, self._calls, self._cut_off)
@@ -83,7 +84,8 @@ class _EndingInbound(ActivityInboundInterceptor):
             return await super().execute_activity(input)
         except asyncio.CancelledError:
             details = activity.cancellation_details()
-            if task not in self._cut_off or (details is not None and details.cancel_requested):
+            is_cancelled_by_run = details is not None and details.cancel_requested
+            if is_cancelled_by_run or task not in self._cut_off:
                 raise
             activity.logger.warning("%s was cut off: the worker was stopped meanwhile", info.activity_type)
             text = "the worker was stopped meanwhile"

@@ -43,8 +43,8 @@ def remember_engine(config: OrgaConfig, engine: str) -> None:
 async def recorded_engine(client: Client, task_queue: str) -> str:
     """Return the engine under which the latest run of a task queue began, or ""."""
     with suppress(RPCError):  # a worker may be allowed to poll but not to list runs
-        for run in await newest_runs(client, _queue_query(task_queue), 1):
-            setup = await _read_setup(client, run)
+        for newest in await newest_runs(client, _queue_query(task_queue), 1):
+            setup = await _read_setup(client, newest)
             return setup.policy if setup else ""
     return ""
 
@@ -62,10 +62,7 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
             )
     with suppress(RPCError):  # a worker may be allowed to poll but not to list runs
         for run in await newest_runs(client, _queue_query(task_queue), LIVE_RUNS, with_ended=False):
-            recorded = await recorded_policy(run)
-            if not recorded and (setup := await _read_setup(client, run)) and setup.policy_place:
-                recorded = policy_text(setup.policy, setup.policy_place, setup.policy_version)
-            if not is_same_policy(own, recorded):
+            if not is_same_policy(own, await _policy_of_run(client, run)):
                 raise ConfigError(
                     f"policy: run {run.id} on task queue {task_queue!r} is judged by another policy than this folder. "
                     "Give this folder a [temporal] task_queue of its own; or let the run end, keep changed policies "
@@ -73,17 +70,24 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
                 )
 
 
+async def _policy_of_run(client: Client, run: WorkflowExecution) -> str:
+    """Return the policy in the memo of a run, else the one in its setup, or "" if neither has one."""
+    if recorded := await recorded_policy(run):
+        return recorded
+    setup = await _read_setup(client, run)
+    if setup is None or not setup.policy_place:
+        return ""
+    return policy_text(setup.policy, setup.policy_place, setup.policy_version)
+
+
 def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
-    return policy_text(
-        engine_name(policy_settings(config.policy, {})), policy_location_digest(config), policy_version(engine)
-    )
+    name = engine_name(policy_settings(config.policy, {}))
+    return policy_text(name, policy_location_digest(config), policy_version(engine))
 
 
 def _queue_query(task_queue: str) -> str:
-    return (
-        f"WorkflowType IN ({', '.join(map(visibility_literal, RUN_WORKFLOWS))}) AND TaskQueue = "
-        f"{visibility_literal(task_queue)}"
-    )
+    types = ", ".join(map(visibility_literal, RUN_WORKFLOWS))
+    return f"WorkflowType IN ({types}) AND TaskQueue = {visibility_literal(task_queue)}"
 
 
 async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
@@ -102,7 +106,9 @@ def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
             f"policy: {before} has judged the runs here, and now {engine} would, since there are no policies; restore "
             f'{missing}, or say [policy] engine = "{engine}"; for other work, use another [temporal] task_queue'
         )
-    return f"policy: {engine} judges in place of {before}" if before and before != engine else ""
+    if not before or before == engine:
+        return ""
+    return f"policy: {engine} judges in place of {before}"
 
 
 async def _first_events(client: Client, workflow_id: str, run_id: str) -> list[HistoryEvent]:

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,6 +18,7 @@ from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredT
 from orga.activities.adapters.tools.python_function import TOOL_NAME, PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
+from orga.client.config.policy import has_cedar_files
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
@@ -28,10 +29,10 @@ from orga.workflows.types.models.tiers import tier_in_model_name
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.tool_calls.decision import CheckedDecision
 from orga.workflows.types.tool_calls.delegation import Delegate
-from orga.workflows.types.tool_calls.mcp import McpServer, is_server_tool
+from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-__all__ = ["ActivityTool", "Agent", "DeferredTool", "Function"]
+__all__ = ["ActivityTool", "Agent", "DeferredTool", "Function"]  # the public API imports no adapters itself
 
 Function = Callable[..., Any] | Tool
 """A tool, or a function or method for agents. A function may be marked by `@tool` or `@activity.defn`."""
@@ -69,7 +70,7 @@ class Agent:
         for key, values in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
             _require_list(key, values, f"Agent({self.name!r}): ")
         if self.model is not None and tier_in_model_name(self.model) is None:
-            _require_model(self.name, model_form_problem(self.model))
+            _refuse_model_problem(self.name, model_form_problem(self.model))
         _ = self.settings  # validates the rest
 
     @cached_property
@@ -88,7 +89,7 @@ class Agent:
         return _validate(AgentConfig, entry, f"Agent({self.name!r})")
 
 
-def _require_model(agent: str, problem: str) -> None:
+def _refuse_model_problem(agent: str, problem: str) -> None:
     if problem:
         raise ConfigError(f"Agent({agent!r}): model: {problem}, or tier:NAME")
 
@@ -102,7 +103,9 @@ def _require_list(key: str, values: Any, owner: str = "") -> None:
 def _example_text(value: Any) -> str:
     if isinstance(value, Agent):
         return f"Agent({value.name!r}, ...)"
-    return repr(value) if isinstance(value, str) else getattr(value, "__name__", "...")
+    if isinstance(value, str):
+        return repr(value)
+    return getattr(value, "__name__", "...")
 
 
 def as_tool(function: Function) -> Tool:
@@ -195,7 +198,8 @@ class InCodeParts:
     @property
     def is_empty(self) -> bool:
         """True if nothing is given in code."""
-        return not (self.agents or self.tools or self.mcp_servers or self.policy) and self.own == NO_OWN_PARTS
+        has_settings = bool(self.agents or self.tools or self.mcp_servers or self.policy)
+        return not has_settings and self.own == NO_OWN_PARTS
 
     def functions(self) -> list[Tool]:
         """Return all functions as tools, each once: those given to the worker, then those given to agents."""
@@ -206,10 +210,10 @@ class InCodeParts:
                 functions.append(function)
         return [as_tool(function) for function in functions]
 
-    def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], servers: Mapping[str, McpServer]) -> None:
+    def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], is_of_server: Callable[[str], bool]) -> None:
         """Raise ConfigError for the first agent with tools that the worker does not have."""
         for agent in self.agents:
-            problems = agent_problems({agent.name: agent.settings}, tools, partial(is_server_tool, servers=servers))
+            problems = agent_problems({agent.name: agent.settings}, tools, is_of_server)
             lines = [
                 f"Agent({agent.name!r}): {problem.problem}; {problem.remedy}"
                 for problem in problems
@@ -235,7 +239,7 @@ class InCodeParts:
         file = str(config.file or "the configuration")
         for agent in self.agents:
             if agent.model is not None and tier_in_model_name(agent.model) is None:
-                _require_model(agent.name, model_name_problem(agent.model, config.models.own_endpoints))
+                _refuse_model_problem(agent.name, model_name_problem(agent.model, config.models.own_endpoints))
         agents = _merge_tables("agent", config.agents, [(agent.name, agent.settings) for agent in self.agents], file)
         servers = [(name, _checked_server(name, server)) for name, server in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
@@ -264,19 +268,19 @@ def _merge_tables(kind: str, of_file: Mapping[str, T], in_code: Sequence[tuple[s
 
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
     folder = folder.absolute()
-    if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
+    if not has_cedar_files(folder):
         raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
-    has_other_policy = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
-    if has_other_policy or (configured.dir is not None and configured.dir.resolve() != folder.resolve()):
+    has_other_engine = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
+    has_other_folder = configured.dir is not None and configured.dir.resolve() != folder.resolve()
+    if has_other_engine or has_other_folder:
         other = configured.dir or configured.engine or "opa"
         raise ConfigError(f"policy: {folder} is given in code, and {file} has a policy ({other}); remove one of them")
     return configured.with_dir(folder).with_engine("cedar")
 
 
 def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
-    other = configured.dir or configured.opa.url or configured.opa.wasm
-    if configured.engine not in (None, "code") or other:
-        other = other or configured.engine
+    other_engine = None if configured.engine == "code" else configured.engine
+    if other := configured.dir or configured.opa.url or configured.opa.wasm or other_engine:
         raise ConfigError(f"policy: an object is given in code, and {file} has a policy ({other}); remove one of them")
     return configured.with_engine("code")
 

@@ -99,12 +99,11 @@ class StandIns:
         Raise ValueError if two stand-ins share a name.
         """
         stand_ins = ToolCatalog(self.tools)
-        others = [tool for name, tool in tools.items() if name not in stand_ins]
-        replacing = [
-            stand_in.in_place_of(tools[stand_in.spec.name].spec) if stand_in.spec.name in tools else stand_in
-            for stand_in in self.tools
-        ]
-        return ToolCatalog([*others, *replacing])
+        result = [tool for name, tool in tools.items() if name not in stand_ins]
+        for stand_in in self.tools:
+            replaced = tools.get(stand_in.spec.name)
+            result.append(stand_in if replaced is None else stand_in.in_place_of(replaced.spec))
+        return ToolCatalog(result)
 
 
 def configured_deliveries(
@@ -206,12 +205,14 @@ def configured_parts(
     """
     store = own.knowledge or configured_store(config, env, root)
     blobs = blob_store() if own.blobs is None else own.blobs
-    tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
-    if stand_ins is not None:
-        tools = stand_ins.applied_to(tools)
+    models: KnownModels
+    if stand_ins is None:
+        tools = configured_tools(config, root, env, store, in_code)
+        models, default = _registry(config, env, own, blobs), default_model(env)
+    else:
+        tools = stand_ins.applied_to(configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools))
+        models, default = stand_ins.models, stand_ins.models.default
     servers = configured_servers(config, tools, env)
-    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env, own, blobs)
-    default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
     policy = own.engine or policy_engine(settings)
     base_setup = Setup(
@@ -239,12 +240,13 @@ def configured_parts(
 
     def agents_of(changed: OrgaConfig) -> ConfiguredAgents:
         goals = changed.goals
+        channels = run_channels(goals.deliveries)
         return ConfiguredAgents(
             changed.agents,
             {name: tool.spec for name, tool in tools.items()},
             changed.models.default or default,
             check_model,
-            base_setup.with_deliveries(run_channels(goals.deliveries)) if goals.deliveries else base_setup,
+            base_setup.with_deliveries(channels) if channels else base_setup,
             source=servers,
             is_priced=is_priced,
             policy_version=lambda: policy_version(policy),

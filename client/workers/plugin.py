@@ -126,10 +126,9 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         engine = None if isinstance(policy, (str, Path)) else policy
         own = OwnParts(models or {}, critics or {}, engine, knowledge, summarizer, blobs)
         in_code = InCodeParts(agents, tools, mcp_servers or {}, folder, own)
-        has_config = isinstance(config, OrgaConfig)
+        self.has_more_than_the_file = isinstance(config, OrgaConfig) or not in_code.is_empty
         if not isinstance(config, OrgaConfig):
             config = load_config(None if config is None else Path(config), named_by="config=")
-        self.has_more_than_the_file = has_config or not in_code.is_empty
         self._in_code = in_code
         self._functions = in_code.functions()
         self.config = in_code.merged_with(config)
@@ -179,18 +178,12 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         options["workflows"] = [*workflows, *ours.workflows]
         options["activities"] = [*activities, *ours.activities]
         options["interceptors"] = [*options.get("interceptors", ()), *ours.interceptors]
-        deployment, runner = cast("WorkerDeploymentConfig | None", options.get("deployment_config")), our_runner()
-        is_versioned = deployment is not None and deployment.use_worker_versioning
-        if deployment is not None and is_versioned and not deployment.default_versioning_behavior:
-            raise ConfigError(
-                "deployment_config: orga's workflows need a versioning behavior; set "
-                "default_versioning_behavior=VersioningBehavior.PINNED, which leaves workflows with their own unchanged"
-            )
-        _share_runners(options, UnpinningRunner(runner) if is_versioned else runner)
+        _share_runners(options, _runner_for(options.get("deployment_config")))
         options["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         options["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         options["graceful_shutdown_timeout"] = options.get("graceful_shutdown_timeout") or self._shutdown_grace
-        if options.get("max_concurrent_workflow_tasks") is None and options.get("tuner") is None:
+        has_own_limit = options.get("max_concurrent_workflow_tasks") is not None or options.get("tuner") is not None
+        if not has_own_limit:
             options["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
         if options.get("max_cached_workflows") == 0:
             _log.warning(
@@ -224,8 +217,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Let a replayer also replay our runs."""
-        converter = with_our_converter(config.get("data_converter", DataConverter.default))
-        config["data_converter"] = converter
+        config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
         config["workflows"] = [*config.get("workflows", []), *WORKFLOWS]
         _share_runners(cast("dict[str, Any]", config), our_runner())
         return config
@@ -259,9 +251,22 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        self._in_code.refuse_unknown_tools({tool.spec.name: tool.spec for tool in parts.tools}, config.mcp.servers)
+        specs = {tool.spec.name: tool.spec for tool in parts.tools}
+        self._in_code.refuse_unknown_tools(specs, config.mcp.is_server_tool)
         self._in_code.refuse_missing_models(parts.models.resolve)
         return parts
+
+
+def _runner_for(deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
+    """Return the runner of our workflows. Raise ConfigError for a deployment without a default versioning behavior."""
+    if deployment is None or not deployment.use_worker_versioning:
+        return our_runner()
+    if not deployment.default_versioning_behavior:
+        raise ConfigError(
+            "deployment_config: orga's workflows need a versioning behavior; set "
+            "default_versioning_behavior=VersioningBehavior.PINNED, which leaves workflows with their own unchanged"
+        )
+    return UnpinningRunner(our_runner())
 
 
 def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:

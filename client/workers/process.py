@@ -82,9 +82,9 @@ class WorkerProcess:
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
         while not await self._is_polling(client, task_queue):
             if (code := self.exit_code()) is not None:
-                raise WorkerFailed(f"the worker ended at its start{_exit_text(code)}: {self._last_log_line()}")
+                raise WorkerFailed(f"the worker ended at its start{_exit_text(code)}: {self._last_log_lines()}")
             if asyncio.get_running_loop().time() > deadline:
-                raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_log_line()}")
+                raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_log_lines()}")
             await asyncio.sleep(CHECK_S)
 
     async def _is_polling(self, client: Client, task_queue: str) -> bool:
@@ -115,14 +115,19 @@ class WorkerProcess:
         if await self._has_ended_in(wait_s):
             return ""
         reaction_deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S - wait_s
-        while not (ending := [line for line in self._log_text().splitlines() if line.startswith(ENDING_MESSAGE)]):
+        while (ending_line := self._ending_line()) is None:
             if await self._has_ended_in(CHECK_S):
                 return ""
             if asyncio.get_running_loop().time() > reaction_deadline:
                 await self._wait_or_kill(0.0)
                 return ""
-        calls = ending[-1].removeprefix(ENDING_MESSAGE)
+        calls = ending_line.removeprefix(ENDING_MESSAGE)
         return f"worker {self.pid} ends later{calls} (cut off: kill {self.pid})"
+
+    def _ending_line(self) -> str | None:
+        """Return the line that the worker logs once it takes no more tasks, or None."""
+        lines = [line for line in self._log_text().splitlines() if line.startswith(ENDING_MESSAGE)]
+        return lines[-1] if lines else None
 
     async def _wait_or_kill(self, limit_s: float) -> None:
         if not await self._has_ended_in(limit_s):
@@ -148,9 +153,10 @@ class WorkerProcess:
                 with suppress(BrokenPipeError):  # `close` writes the rest of an order that the worker has not read
                     stream.close()
 
-    def _last_log_line(self) -> str:
-        output = " | ".join([line.strip()[:300] for line in self._log_text().splitlines() if line.strip()][-3:])
-        return f"{output or 'it printed nothing'}" + (f" (log: {self.log})" if self.log else "")
+    def _last_log_lines(self) -> str:
+        lines = [stripped for line in self._log_text().splitlines() if (stripped := line.strip())]
+        output = " | ".join(line[:300] for line in lines[-3:]) or "it printed nothing"
+        return f"{output} (log: {self.log})" if self.log else output
 
     def _log_text(self) -> str:
         try:
@@ -202,7 +208,7 @@ class WorkerKeeper:
 
     @property
     def is_keeping(self) -> bool:
-        """True if a missing worker will be started."""
+        """True until too many workers in a row have died early. A missing worker is started until then."""
         return self._deaths < MAX_DEATHS
 
     async def ensure(self) -> None:
@@ -233,9 +239,10 @@ class WorkerKeeper:
                 self.report(goes_on)
 
     async def _replace(self) -> None:
-        if self.own is not None and self.own.exit_code() is None:
-            return
+        """Start a worker if our own has died, or nobody polls."""
         if self.own is not None:
+            if self.own.exit_code() is None:
+                return
             died_early = time.monotonic() - self._started_at < HEALTHY_S
             self._deaths = self._deaths + 1 if died_early else 1
             self.report(f"worker {self.own.pid} died; its log: {self.own.log}")

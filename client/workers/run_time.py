@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.client import Client
@@ -33,27 +33,43 @@ LOOKUP_TIMEOUT = timedelta(seconds=1)
 _log = logging.getLogger(__name__)
 
 
+class _Lookup(NamedTuple):
+    task: asyncio.Task[RecordedSettings]
+    fresh_until: float
+    """Monotonic time until which the result is used again."""
+
+
 class SettingsLookup:
     """Reads the settings of task queues. Runs that start together share one request."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._lookups: dict[str, tuple[float, asyncio.Task[RecordedSettings]]] = {}
-        """The last lookup of each queue, and the time until which it counts."""
+        self._lookups: dict[str, _Lookup] = {}
+        """The last lookup of each queue."""
         self._changing_until: dict[str, float] = {}
 
     async def settings(self, queue: str) -> RecordedSettings:
-        now = time.monotonic()
-        fresh_until, task = self._lookups.get(queue, (0.0, None))
-        is_changing = now < self._changing_until.get(queue, 0.0)
-        is_fresh = now <= fresh_until and not is_changing
-        if task is None or (task.done() and not is_fresh):
+        lookup = self._lookups.get(queue)
+        if lookup is None or not self._is_usable(lookup, queue):
             task = asyncio.ensure_future(read_settings(self._client, queue, within=LOOKUP_TIMEOUT))
-            self._lookups[queue] = (now + FRESH_S, task)
-        return await asyncio.shield(task)
+            lookup = self._lookups[queue] = _Lookup(task, time.monotonic() + FRESH_S)
+        return await asyncio.shield(lookup.task)
+
+    def _is_usable(self, lookup: _Lookup, queue: str) -> bool:
+        if not lookup.task.done():
+            return True
+        now = time.monotonic()
+        is_changing = now < self._changing_until.get(queue, 0.0)
+        return now <= lookup.fresh_until and not is_changing
 
     def expect_change(self, queue: str) -> None:
         self._changing_until[queue] = time.monotonic() + CHANGING_S
+
+
+class _Build(NamedTuple):
+    values: Mapping[str, Any]
+    agents: Agents | None
+    """The agents with these values, or None if the values are invalid."""
 
 
 class RunTimeAgents:
@@ -64,16 +80,15 @@ class RunTimeAgents:
     ) -> None:
         """Take `own`, the agents without settings, and `build`, which returns the agents of a changed configuration."""
         self._own, self._rules, self._build, self._lookup = own, rules, build, lookup
-        self._last_build: tuple[Mapping[str, Any], Agents | None] = ({}, own)
-        """The last values, and the agents with these values. None if the values are invalid."""
+        self._last_build = _Build({}, own)
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
         """Return the setup of a run. It names the version of the settings, if there are any."""
         current = await self._current_settings()
-        agents = None if current is None else self._agents_with(current)
-        if current is None or agents is None:
-            return await self._own.setup(request, is_goal=is_goal)
-        return (await agents.setup(request, is_goal=is_goal)).with_settings_version(current.version)
+        if current is not None and (agents := self._agents_with(current)):
+            setup = await agents.setup(request, is_goal=is_goal)
+            return setup.with_settings_version(current.version)
+        return await self._own.setup(request, is_goal=is_goal)
 
     def check(self, queue: str, values: Mapping[str, Any]) -> tuple[SettingProblem, ...]:
         """Return the problems of values that somebody wants to save for a queue."""
@@ -89,8 +104,9 @@ class RunTimeAgents:
         return recorded.current
 
     def _agents_with(self, current: CurrentSettings) -> Agents | None:
-        values, agents = self._last_build
-        if values != current.values:
+        """Return the agents with these settings, or None if the settings are invalid."""
+        if self._last_build.values != current.values:
+            agents: Agents | None = None
             try:
                 agents = self._build(self._rules.effective(current.values))
             except (InvalidSettings, ValueError) as error:
@@ -99,6 +115,5 @@ class RunTimeAgents:
                     current.version,
                     error,
                 )
-                agents = None
-            self._last_build = (current.values, agents)
-        return agents
+            self._last_build = _Build(current.values, agents)
+        return self._last_build.agents

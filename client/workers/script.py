@@ -141,4 +141,5 @@ def _own_file() -> Path | None:
     file, paths = Path(main).resolve(), sysconfig.get_paths()
     installed = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
     installed |= {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
-    return None if any(file.is_relative_to(folder) for folder in installed) else file
+    is_installed = any(file.is_relative_to(folder) for folder in installed)
+    return None if is_installed else file

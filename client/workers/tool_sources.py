@@ -101,10 +101,12 @@ def worker_tools(
     tools += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in taken]
     names = [*(item.tool.spec.name for item in tools), *settings.deferred]
     options = own_options(settings.options, config.mcp.servers, names)
-    tools = _with_options(tools, {name: own for name, own in options.items() if name not in settings.deferred})
+    deferred_options = {name: own for name, own in options.items() if name in settings.deferred}
+    other_options = {name: own for name, own in options.items() if name not in settings.deferred}
+    tools = _with_options(tools, other_options)
     starts = {item.tool.spec.name: item.tool for item in tools}
     deferred = [_deferred_tool(name, tool, starts) for name, tool in settings.deferred.items()]
-    return [*tools, *_with_options(deferred, {name: options[name] for name in settings.deferred if name in options})]
+    return [*tools, *_with_options(deferred, deferred_options)]
 
 
 def _built_in_tools(config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> list[Tool]:
@@ -178,8 +180,9 @@ async def available_tools(
             missing = servers.absent_tool(f"{name}_*")
             if missing and missing.is_temporary:
                 report(missing.why)
-        yield own + [
-            WorkerTool(ToolWithSpec(tool, spec), f"MCP server {meant_server(name, config.mcp.servers)}")
-            for name, spec in specs.items()
-            if (tool := servers.tool(name, spec.digest))
-        ]
+        offered: list[WorkerTool] = []
+        for name, spec in specs.items():
+            if tool := servers.tool(name, spec.digest):
+                source = f"MCP server {meant_server(name, config.mcp.servers)}"
+                offered.append(WorkerTool(ToolWithSpec(tool, spec), source))
+        yield [*own, *offered]

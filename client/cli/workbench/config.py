@@ -76,7 +76,11 @@ async def show(
     key_width, text_width = (max(map(len, column), default=0) for column in (keys, texts))
     for value, key_text, text in zip(shown, keys, texts, strict=True):
         write_result(f"{key_text:<{key_width}}  {text:<{text_width}}  {value.origin}")
-    write_note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
+    write_note(
+        f"orga.toml: {sources.config.file}"
+        if sources.config.file
+        else "no orga.toml here or above; orga init writes one"
+    )
 
 
 def agents(

@@ -113,9 +113,10 @@ class _Command:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
-        lines = [words, *(_BETWEEN_WORDS.split(word) for word in words)]
+        lines = [words, *(_BETWEEN_WORDS.split(word) for word in words)]  # a word may be shell code, with its own words
         texts = [text for text in dict.fromkeys(chain.from_iterable(lines)) if text and "\0" not in text]
         self._texts = dict.fromkeys([*texts, *(part for text in texts for part in text.split(":") if part)])
+        """All texts that may name files."""
         self._python_scripts = {operand for line in lines for operand in _python_operands(line)}
         """The scripts or folders that the command passes to Python."""
         self._is_python = any(map(_PYTHON.fullmatch, texts))
@@ -128,6 +129,7 @@ class _Command:
         self._modules = {*filter(_NAMES.fullmatch, self._module_names(texts, pairs))}
 
     def _module_names(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+        """Yield what may name a module: `--app NAME`, `NAME:app`, `python -m NAME`, and names in the code of `-c`."""
         yield from (name for option, name in pairs if option in _MODULE_OPTIONS)
         yield from (match[1] for text in texts if (match := _OBJECT.fullmatch(text)))
         if self._is_python:

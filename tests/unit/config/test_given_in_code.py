@@ -177,7 +177,9 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
         "config= names nosuch.toml, which is no file; correct the path or leave it out",
     ),
     "a tool that the worker does not have": (
-        lambda: InCodeParts([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
+        lambda: InCodeParts([a_clerk(tools=["nosuch"])]).refuse_unknown_tools(
+            {"stock": as_tool(stock).spec}, OrgaConfig().mcp.is_server_tool
+        ),
         "Agent('clerk'): no such tool: nosuch; use stock",
     ),
     "a tool that is no function": (
