@@ -84,13 +84,21 @@ def manifest_tool(
     manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = (), rules: Rules = NO_RULES
 ) -> Tool:
     """Return the tool. Raise ValueError if a variable, the folder or the isolation that it needs is missing."""
-    spec = manifest_spec(manifest)
+    spec, files = manifest_spec(manifest), FileRoot(root, rules)
     if manifest.command is not None:
-        return _CommandTool(
-            manifest, spec, FileRoot(root, rules), ManifestSecrets.from_environment(manifest.command.env_from, env)
-        )
+        secrets = ManifestSecrets.from_environment(manifest.command.env_from, env)
+        check_isolation(manifest.command.sandbox.isolation)
+        return _CommandTool(spec, manifest, manifest.command, _command_paths(manifest.command, files), secrets)
+    assert manifest.http is not None
     secrets = ManifestSecrets.from_environment(sorted(header_secrets(manifest.http)), env)
-    return _HttpTool(manifest, spec, FileRoot(root), secrets, PublicBackend(allow_hosts))
+    return _HttpTool(spec, manifest, manifest.http, PathContext(files), secrets, PublicBackend(allow_hosts))
+
+
+def _command_paths(command: CommandSection, files: FileRoot) -> PathContext:
+    try:
+        return PathContext(files, files.locate(command.cwd))
+    except ToolError as error:
+        raise ValueError(f"command.cwd: {error}") from error
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
@@ -164,19 +172,15 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
             )
 
 
+@dataclass(eq=False, repr=False)
 class _CommandTool:
-    def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
-        """Prepare the tool. Raise ValueError if its folder is outside the root, or isolation is not possible here."""
-        assert manifest.command is not None
-        check_isolation(manifest.command.sandbox.isolation)
-        self._manifest = manifest
-        self._command = manifest.command
-        self.spec = spec
-        try:
-            self._paths = PathContext(root, root.locate(self._command.cwd))
-        except ToolError as error:
-            raise ValueError(f"command.cwd: {error}") from error
-        self._secrets = secrets
+    """Runs a manifest's command with the arguments of a call."""
+
+    spec: ToolSpec
+    _manifest: Manifest
+    _command: CommandSection
+    _paths: PathContext
+    _secrets: ManifestSecrets
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the program's parsed output.
@@ -413,19 +417,16 @@ def _filled_json(part: Any, values: Values) -> Any:
 _SAFE_METHODS = ("GET", "HEAD")
 
 
+@dataclass(eq=False, repr=False)
 class _HttpTool:
     """Sends a manifest's request with the arguments of a call, but only to public addresses and allowed hosts."""
 
-    def __init__(
-        self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets, network: PublicBackend
-    ) -> None:
-        assert manifest.http is not None
-        self._manifest = manifest
-        self._http = manifest.http
-        self.spec = spec
-        self._paths = PathContext(root)
-        self._secrets = secrets
-        self._backend = network
+    spec: ToolSpec
+    _manifest: Manifest
+    _http: Http
+    _paths: PathContext
+    _secrets: ManifestSecrets
+    _backend: PublicBackend
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the parsed body. `acted` of a ToolError states whether the request may have had its effect."""

@@ -173,6 +173,7 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
         return response
     message = error.get("message")
     why = _status_text(response) + (f": {message}" if isinstance(message, str) else "")
+    # a proxy's body may have any code, so the code only counts together with a status that refuses
     accepted_codes = FINAL_CODES if status in REFUSAL_STATUSES else ()
     code = next((code for code in accepted_codes if code == error.get("code")), INTERNAL_ERROR)
     return _error_response(request, code, why, status)
