@@ -80,17 +80,13 @@ class PolicyVocabulary:
             case "agent":
                 return self.agents
             case "tag":
-                return self.tags
+                return {tag for spec in self.tools.values() for tag in spec.options.tags}
             case "run":
                 return (THIS_RUN,)
             case "skill":
                 return (*self.tools, *self.agents)
             case _:
                 return self.tools
-
-    @property
-    def tags(self) -> set[str]:
-        return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
@@ -113,9 +109,11 @@ def _action_as_resource_problems(policy: CedarPolicy) -> Iterator[FileProblem]:
 
 
 def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
+    if known.unseen:
+        return
     for node in _nodes(policy.node["conditions"]):
         pattern = node.get("like", {}).get("pattern")
-        if pattern and expression_path(node["like"]["left"]) == _RESOURCE_NAME and not known.unseen:
+        if pattern and expression_path(node["like"]["left"]) == _RESOURCE_NAME:
             glob = "".join("*" if part == "Wildcard" else escape(part["Literal"]) for part in pattern)
             if not any(fnmatchcase(name, glob) for name in known.tools):
                 yield _name_problem(policy, glob, f"no tool is like {glob!r}", known_names_hint(glob, known.tools))

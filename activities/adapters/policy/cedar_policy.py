@@ -129,8 +129,10 @@ class _BracketGroup:
         """Operands of the current item that `&&` and the like join."""
         self._deepest = 0
         """The depth of the deepest operand of the current item."""
-        self._operators = self._below = 0
-        """Of the current operand: its operators, and the depth of its deepest inner group."""
+        self._operators = 0
+        """Operators of the current operand."""
+        self._below = 0
+        """The depth of the deepest inner group of the current operand."""
 
     def add(self, token: str) -> None:
         if token in _OPERATORS:
