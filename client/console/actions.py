@@ -495,14 +495,14 @@ class _Traces(NamedTuple):
 async def _read_traces(to: Target) -> _Traces:
     page = await page_from_end(to.client, to.run_id, size=LATEST_EVENTS)
     converters = run_converters(to.client, to.run_id)
-    is_sent, is_taken, noted = False, False, None
-    for event in page.history.events:
+    worker_event, signal_event, noted = 0, 0, None
+    for event in page.history.events:  # newest first
         noted = noted or await _noted_outcome(event, converters, to)
         if event.event_type in _EVENTS_OF_WORKERS:
-            is_taken = is_taken or not is_sent  # the newest event comes first, so this one is newer than the signal
-        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-            is_sent = is_sent or await _is_sent(event, converters, to)
-    return _Traces(is_sent, is_taken, noted)
+            worker_event = max(worker_event, event.event_id)
+        elif not signal_event and await _is_signal_of(event, converters, to):
+            signal_event = event.event_id
+    return _Traces(is_sent=signal_event > 0, is_taken=worker_event > signal_event, noted=noted)
 
 
 _EVENTS_OF_WORKERS = {
@@ -512,7 +512,8 @@ _EVENTS_OF_WORKERS = {
 }
 
 
-async def _is_sent(event: HistoryEvent, converters: RunConverters, to: Target) -> bool:
+async def _is_signal_of(event: HistoryEvent, converters: RunConverters, to: Target) -> bool:
+    """Return whether an event is the signal of this action. Other events have no signal arguments."""
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
     for argument in map(as_object, await intervention_arguments(converters.own_converter, payloads)):
         sender = argument.get("by", argument.get("approver"))

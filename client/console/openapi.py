@@ -126,7 +126,7 @@ def _query_parameters(route: ApiRoute[Any], schemas: _Schemas) -> list[dict[str,
             "name": name,
             "in": "query",
             "required": name in required,
-            **({"description": each["description"]} if "description" in each else {}),
+            **{key: value for key, value in each.items() if key == "description"},
             "schema": _without_null(each),
         }
         for name, each in schema.get("properties", {}).items()
@@ -135,11 +135,13 @@ def _query_parameters(route: ApiRoute[Any], schemas: _Schemas) -> list[dict[str,
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a parameter without null. A client leaves out such a parameter."""
-    schema = {key: each for key, each in schema.items() if key != "description" and (key, each) != ("default", None)}
+    shown = {key: value for key, value in schema.items() if key not in {"anyOf", "description", "default"}}
+    if schema.get("default") is not None:
+        shown["default"] = schema["default"]
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
-    if len(choices) == 1:
-        return {**{key: each for key, each in schema.items() if key != "anyOf"}, **choices[0]}
-    return {**schema, "anyOf": choices} if choices else schema
+    if len(choices) > 1:
+        return {**shown, "anyOf": choices}
+    return {**shown, **choices[0]} if choices else shown
 
 
 def _body(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
@@ -153,7 +155,8 @@ def _body(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
 
 
 def _responses(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
-    answer = schemas.answer(route.answers) if isinstance(route.answers, type) else route.answers or {"type": "string"}
+    answer = schemas.answer(route.answers) if isinstance(route.answers, type) else route.answers
+    answer = answer or {"type": "string"}
     statuses = {route.status, *route.more_statuses}
     good = {status: _response(status, route.media_type, answer) for status in statuses if status < 400}
     problems = {*_ANY_ROUTE, *(status for status in statuses if status >= 400)}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import unquote
 from uuid import NAMESPACE_URL, uuid5
 
@@ -23,6 +23,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 
 from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
+from orga.client.console.caches import Caches
 from orga.client.console.doors import Doors, Role, Visitor, visitor_of
 from orga.client.console.problems import Problem, invalid, refused
 from orga.client.errors import NotAnAgent, RunNotFound
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 API = "/api/v1"
 
 M = TypeVar("M", bound=BaseModel)
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -55,33 +54,6 @@ class Adapter:
     """Beginnings of the paths whose bodies may be longer, because they may contain pictures and documents."""
 
 
-class Cache(dict[K, V]):
-    """Values that are kept in memory. When it is full, it drops all of them."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def keep(self, key: K, value: V) -> V:
-        if len(self) >= self._size:
-            self.clear()
-        self[key] = value
-        return value
-
-
-class Execution(NamedTuple):
-    """A segment of a run."""
-
-    workflow_id: str
-    run_id: str
-
-
-class WaitContext(NamedTuple):
-    policies: tuple[str, ...] = ()
-    """The policies that hold the wait."""
-    before: str = ""
-    """The last act of the run before it asked."""
-
-
 @dataclass(frozen=True)
 class Console:
     """The state that all requests share."""
@@ -94,14 +66,7 @@ class Console:
     adapters: tuple[Adapter, ...] = ()
     adapter_streams: Counter[str] = field(default_factory=Counter[str])
     """Open streams of adapters, by the visitor's name."""
-    tasks: Cache[Execution, str] = field(default_factory=lambda: Cache(20_000))
-    """The tasks of executions, each of at most 200 characters. They never change."""
-    beginnings: Cache[Execution, Any] = field(default_factory=lambda: Cache(200))
-    """The first events of runs."""
-    views: Cache[str, Any] = field(default_factory=lambda: Cache(50))
-    """By workflow id, for runs without a worker or a result: the run as its journal showed it, and its length then."""
-    contexts: Cache[tuple[str, str], WaitContext] = field(default_factory=lambda: Cache(5_000))
-    """By run and wait. They never change."""
+    caches: Caches = field(default_factory=Caches)
     config_file: Path = NO_FILE
     """The configuration that the console was started with."""
     check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None

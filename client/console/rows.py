@@ -15,8 +15,9 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_workplace
+from orga.client.console.caches import Execution
 from orga.client.console.problems import Problem, refused
-from orga.client.console.routes import Call, Console, Execution, ListOf, Routes
+from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.errors import OrgaError
 from orga.client.runs.endings import read_ending
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
@@ -186,7 +187,7 @@ async def run_counts(client: Client, condition: str) -> dict[str, int]:
 
 
 class _Cursor(NamedTuple):
-    """The end of a page. The next page has the runs that started at `before` or earlier, except for those in `seen`."""
+    """The end of a page. The next page has the runs that started at `before` or earlier, but not those in `seen`."""
 
     before: str = ""
     seen: tuple[str, ...] = ()
@@ -221,9 +222,9 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
     condition = run_condition(given, tenants)
     try:
         counts = asyncio.create_task(_counts(console, given, tenants))
-        found, following = await _matching_runs(console, given, condition)
-        rows = await read_rows(console, found)
-        return RowPage(items=rows, next=following, counts=await counts)
+        page = await _matching_runs(console, given, condition)
+        rows = await read_rows(console, page.runs)
+        return RowPage(items=rows, next=page.next and page.next.text(), counts=await counts)
     except RPCError as error:
         if error.status == RPCStatusCode.INVALID_ARGUMENT:
             raise Problem(422, f"the server refuses the filters: {error.message}") from None
@@ -237,9 +238,12 @@ async def _counts(console: Console, given: RunList, tenants: frozenset[str] | No
     return await run_counts(console.client, run_condition(given.without_states(), tenants))
 
 
-async def _matching_runs(
-    console: Console, given: RunList, condition: str
-) -> tuple[list[WorkflowExecution], str | None]:
+class _RunPage(NamedTuple):
+    runs: Sequence[WorkflowExecution]
+    next: _Cursor | None
+
+
+async def _matching_runs(console: Console, given: RunList, condition: str) -> _RunPage:
     cursor = _Cursor.parse(given.next)
     most = MAX_SEARCHED if given.is_searched else given.limit
     if cursor.before:
@@ -251,15 +255,16 @@ async def _matching_runs(
         is_wanted=lambda run: run.id not in cursor.seen,
         with_ended=given.phase is None and given.waiting is None,
     )
-    page = read[:most]
-    replaced = await replaced_run_ids(console.client, page)
-    found = [run for run in page if run.run_id not in replaced]
+    seen = read[:most]
+    replaced = await replaced_run_ids(console.client, seen)
+    found = [run for run in seen if run.run_id not in replaced]
     if given.is_searched:
         found = await _with_text_and_folder(console, found, given)
     if len(found) > given.limit:
         found = found[: given.limit]
-        page = page[: page.index(found[-1]) + 1]
-    return found, cursor.after(page).text() if len(read) > len(page) else None
+        seen = seen[: seen.index(found[-1]) + 1]
+    is_end = len(seen) == len(read)
+    return _RunPage(found, None if is_end else cursor.after(seen))
 
 
 async def _with_text_and_folder(
@@ -283,8 +288,8 @@ async def read_tasks(console: Console, executions: Sequence[Execution]) -> list[
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(execution: Execution) -> str:
-        if execution in console.tasks:
-            return console.tasks[execution]
+        if execution in console.caches.tasks:
+            return console.caches.tasks[execution]
         async with slots:
             with suppress(RPCError):
                 handle = console.client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id or None)
@@ -296,14 +301,14 @@ async def read_tasks(console: Console, executions: Sequence[Execution]) -> list[
 
 async def task_of(console: Console, described: WorkflowExecutionDescription) -> str:
     execution = Execution(described.id, described.run_id)
-    if execution in console.tasks:
-        return console.tasks[execution]
+    if execution in console.caches.tasks:
+        return console.caches.tasks[execution]
     return await _read_task(console, described, execution)
 
 
 async def _read_task(console: Console, described: WorkflowExecutionDescription, execution: Execution) -> str:
     try:
-        return console.tasks.keep(execution, await read_task(console.client, described))
+        return console.caches.tasks.keep(execution, await read_task(console.client, described))
     except Exception:  # the server no longer has the beginning of the run, and a codec may raise anything
         return ""
 

@@ -15,8 +15,9 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from temporalio.service import RPCError
 
 from orga.client.console.actions import ACTIONS, Situation
+from orga.client.console.caches import Beginning, Execution, KnownView
 from orga.client.console.doors import Visitor
-from orga.client.console.routes import Call, Console, Execution, NoParameters, Routes
+from orga.client.console.routes import Call, Console, NoParameters, Routes
 from orga.client.console.rows import Row, read_row, task_of
 from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
@@ -165,18 +166,17 @@ async def read_snapshot(
     status, view, result = facts.status, facts.view, facts.result
     task = await task_of(console, described)
     row = await read_row(console.client, described, task, status, facts.failing)
-    live_view = view if row.ended is None else None
-    state = row.state
-    if live_view:
-        state = "paused" if live_view.paused else live_view.phase
+    state, is_paused, waits = row.state, False, list[Wait]()
     if status:
-        waits = status_waits(row.id, task, status)
-    else:
-        waits = viewed_waits(row.id, task, row.agent, live_view.questions if live_view else {})
+        is_paused, waits = status.paused, status_waits(row.id, task, status)
+    elif view and row.ended is None:
+        state = "paused" if view.paused else view.phase
+        is_paused, waits = view.paused, viewed_waits(row.id, task, row.agent, view.questions)
     plan = _plan_data(facts)
-    model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
-    usage = status.usage if status else result and result.usage
-    origin = as_object(facts.started.forked_from) if facts.started else {}
+    started, setup = facts.beginning
+    model = (status.model if status else None) or (setup.model if setup else None)
+    answer = status or result
+    origin = as_object(started.forked_from) if started else {}
     children = status.children if status else ()
     snapshot: dict[str, Any] = {
         **row.model_dump(),
@@ -186,10 +186,10 @@ async def read_snapshot(
         "model_in_effect": model,
         **_ending(row, view, result),
         "phase": state if row.ended is None else "done",
-        "paused": status.paused if status else live_view is not None and live_view.paused,
+        "paused": is_paused,
         "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
         "budgets": _budgets(status.budgets) if status else (),
-        "usage": usage,
+        "usage": answer and answer.usage,
         "waits": await with_contexts(console, waits),
         "plan": _plan(plan, children),
         "trend": plan.get("trend") or None,
@@ -216,7 +216,7 @@ async def read_snapshot(
             temporal_ui=console.connection.link(described.id),
         ),
         "result": result and result.model_dump(mode="json"),
-        "guidance": facts.started.guidance if facts.started else "",
+        "guidance": started.guidance if started else "",
         "cursor": f"{described.run_id}:{described.history_length}",
     }
     snapshot["controls"] = controls(_situation(snapshot, row.dead_letters))
@@ -233,8 +233,7 @@ class _Facts(NamedTuple):
     result: AgentResult | None
     view: RunView | None
     """The run as its journal shows it, if it gives no answer or ended without a result."""
-    started: on.Started | None
-    setup: on.Prepared | None
+    beginning: Beginning
 
 
 async def _read_facts(console: Console, described: WorkflowExecutionDescription, view: RunView | None) -> _Facts:
@@ -250,10 +249,11 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
             if status is None:  # the run's workflow task may have begun to fail meanwhile
                 failing = await failing_task(client, await run.describe())
     result = await read_result(client, described)
-    started, setup = await _read_beginning(console, described)
-    is_answered = status is not None or result is not None
-    view = None if is_answered else view or await _read_view(console, described)
-    return _Facts(has_worker, failing, status, result, view, started, setup)
+    if status is not None or result is not None:
+        view = None
+    elif view is None:
+        view = await _read_view(console, described)
+    return _Facts(has_worker, failing, status, result, view, await _read_beginning(console, described))
 
 
 def _ending(row: Row, view: RunView | None, result: AgentResult | None) -> dict[str, str | None]:
@@ -265,41 +265,34 @@ def _ending(row: Row, view: RunView | None, result: AgentResult | None) -> dict[
     return {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
 
 
-async def _read_beginning(
-    console: Console, described: WorkflowExecutionDescription
-) -> tuple[on.Started | None, on.Prepared | None]:
+async def _read_beginning(console: Console, described: WorkflowExecutionDescription) -> Beginning:
     """Return the first events of the journal. The rest of it is not read."""
     execution = Execution(described.id, described.run_id)
-    if execution in console.beginnings:
-        return console.beginnings[execution]
+    if execution in console.caches.beginnings:
+        return console.caches.beginnings[execution]
     started: on.Started | None = None
-    setup: on.Prepared | None = None
     with suppress(RPCError, OrgaError):
         async for entry in read_journal(console.client, described.id):
             event = read_event(entry)
-            started = event if isinstance(event, on.Started) else started
-            setup = event if isinstance(event, on.Prepared) else setup
-            if setup is not None or entry.iteration > 1:
+            if isinstance(event, on.Started):
+                started = event
+            elif isinstance(event, on.Prepared):
+                return console.caches.beginnings.keep(execution, Beginning(started, event))
+            if entry.iteration > 1:
                 break
-    return console.beginnings.keep(execution, (started, setup)) if setup else (started, None)
-
-
-class _KnownView(NamedTuple):
-    version: tuple[str, int]
-    """The run id and the length of the history that was read."""
-    view: RunView
+    return Beginning(started)
 
 
 async def _read_view(console: Console, described: WorkflowExecutionDescription) -> RunView:
     """Return the run as its whole journal shows it. The journal is read again only if the history has grown."""
-    known: _KnownView | None = console.views.get(described.id)
+    known = console.caches.views.get(described.id)
     version = (described.run_id, described.history_length)
     if known and known.version == version:
         return known.view
     view = RunView()
     async for entry in read_journal(console.client, described.id):
         view.take(entry)
-    console.views.keep(described.id, _KnownView(version, view))
+    console.caches.views.keep(described.id, KnownView(version, view))
     return view
 
 

@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.client.console.routes import Call, Console, Execution, ListOf, Routes, WaitContext
+from orga.client.console.caches import Execution, WaitContext
+from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.console.rows import read_tasks
 from orga.client.errors import OrgaError
 from orga.client.journal.event_types import PolicyEvaluated
@@ -139,12 +140,12 @@ async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
     Both come from the timeline, and never change. A context that is not found yet, or takes too long to read, is left
     out this time.
     """
-    missing = {wait.run for wait in waits if wait.place and (wait.run, wait.id) not in console.contexts}
+    missing = {wait.run for wait in waits if wait.place and (wait.run, wait.id) not in console.caches.contexts}
     with suppress(TimeoutError):
         async with asyncio.timeout(CONTEXT_S):
             for run_id in list(missing)[:MAX_RUNS_READ]:
                 await _read_contexts(console, run_id, [wait for wait in waits if wait.run == run_id])
-    return [wait.with_context(console.contexts.get((wait.run, wait.id), WaitContext())) for wait in waits]
+    return [wait.with_context(console.caches.contexts.get((wait.run, wait.id), WaitContext())) for wait in waits]
 
 
 async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -> None:
@@ -155,7 +156,7 @@ async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -
     policies, before = _policies_by_place(records), _before(records)
     for wait in waits:
         if wait.kind != "approval" or wait.place in policies:
-            console.contexts.keep((run_id, wait.id), WaitContext(policies.get(wait.place, ()), before))
+            console.caches.contexts.keep((run_id, wait.id), WaitContext(policies.get(wait.place, ()), before))
 
 
 def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[str, ...]]:

@@ -137,7 +137,8 @@ class AcpAgent:
 
     @_explained
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
-        session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
+        session = self._session(session_id)
+        text = clean_text("".join(map(block_text, prompt)))
         media = [file for file in map(block_media, prompt) if file is not None]
         client_message_id = str(more.get("messageId") or "").encode(errors="replace")
         message_id = sha256(client_message_id).hexdigest() if client_message_id else ""
@@ -325,7 +326,7 @@ class AcpSession:
                 status = "completed" if step.outcome == "ok" else "failed"
                 await self._update(helpers.update_tool_call(step.place, status=status, content=content(step.text)))
             case turns.TurnProgress(is_plan=True):
-                steps = (self._fold.view.plan.as_status() or {"steps": []})["steps"]
+                steps = (self._fold.view.plan.as_status() or {}).get("steps", ())
                 await self._update(helpers.update_plan(map(plan_entry, steps)))
             case turns.Waiting():
                 self._ask(step.waits)
@@ -353,12 +354,12 @@ class AcpSession:
 
     def _ask(self, waits: list[OpenWait]) -> None:
         """Ask the client about new questions. Withdraw the requests about questions that are no longer open."""
-        open_items = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
-        open_items |= {wait.shown.wait_id: (wait, None) for wait in waits if not wait.calls}
-        for key in self._asked.keys() - open_items:
+        requests = {item.approval_id: partial(self._decide, wait, item) for wait in waits for item in wait.calls}
+        requests |= {wait.shown.wait_id: partial(self._decide, wait, None) for wait in waits if not wait.calls}
+        for key in self._asked.keys() - requests:
             self._asked.pop(key).cancel()
-        for key in open_items.keys() - self._asked:
-            self._asked[key] = asyncio.create_task(self._decide(*open_items[key]))
+        for key in requests.keys() - self._asked:
+            self._asked[key] = asyncio.create_task(requests[key]())
 
     async def _decide(self, wait: OpenWait, item: Item | None) -> None:
         """Ask the client, and record its decision. If there is none, show how to decide, and let the prompt end."""
@@ -373,7 +374,8 @@ class AcpSession:
             self._question, how = wait, "Your next message answers it."
         lines = [wait.shown.question, *(f"- {option}" for option in wait.options), how]
         await self._show_text("\n".join(["\n", *lines, ""]))
-        if all(task.done() or task is asyncio.current_task() for task in self._asked.values()):
+        others = [task for task in self._asked.values() if task is not asyncio.current_task()]
+        if all(task.done() for task in others):
             self._end(self._turn, "end_turn")
 
     async def _ask_about_call(self, wait: OpenWait, item: Item) -> bool:
@@ -386,22 +388,26 @@ class AcpSession:
         shown = self._shown_call(str(item.call.get("name", "")), arguments)
         place = item.place if wait.run.id == self._run.id else f"{wait.run.id}/{item.place}"
         chosen = await self._choice(place, escaped_text(f"{item.reason}\n{text}"), options, **shown)
-        if chosen is not None:
-            decide = wait.run.approve if options[chosen] is ALLOW else wait.run.deny
-            await decide(item.approval_id, self._reach.by, "decided in the editor")
-        return chosen is not None
+        if chosen is None:
+            return False
+        decide = wait.run.approve if options[chosen] is ALLOW else wait.run.deny
+        await decide(item.approval_id, self._reach.by, "decided in the editor")
+        return True
 
     async def _ask_to_choose(self, wait: OpenWait) -> bool:
-        """Ask a question with options, and return whether it was answered."""
+        """Ask a question, and return whether it was answered. One without options cannot be asked this way."""
         options = [
             schema.PermissionOption(option_id=str(index), name=one_line(text), kind="allow_once")
             for index, text in enumerate(wait.options)
         ]
+        if not options:
+            return False
         text, place = wait.shown.question, f"{wait.run.id}/{wait.shown.wait_id}"
-        chosen = await self._choice(place, text, options, title=one_line(text, 1_000)) if options else None
-        if chosen is not None:
-            await wait.run.answer(wait.options[chosen], wait.shown.wait_id, self._reach.by)
-        return chosen is not None
+        chosen = await self._choice(place, text, options, title=one_line(text, 1_000))
+        if chosen is None:
+            return False
+        await wait.run.answer(wait.options[chosen], wait.shown.wait_id, self._reach.by)
+        return True
 
     async def _choice(self, place: str, text: str, options: list[schema.PermissionOption], **shown: Any) -> int | None:
         """Ask the client to choose, and return the index of the option, or None if it chooses none."""

@@ -103,9 +103,9 @@ class Runs:
                 waits = await open_waits(run)
             except OrgaError:  # no worker answers at the moment
                 state.phase = "no worker"
-            within_s = deadline - clock()
-            if within_s > 0 and (question := self._question_to_ask(ctx, waits)):
-                form = await self._ask(ctx, run, question, within_s)
+            question = self._question_to_ask(ctx, waits)
+            if question and (left_s := deadline - clock()) > 0:
+                form = await self._ask(ctx, run, question, left_s)
                 if form is not None:
                     return form
                 continue  # the question was answered or declined, or its time is over
@@ -142,7 +142,8 @@ class Runs:
 
     def _question_to_ask(self, ctx: Context, waits: list[OpenWait]) -> OpenWait | None:
         """Return the first question that a form may ask, or None if there is none, or the client shows no forms."""
-        has_forms = ctx.client_capabilities is not None and ctx.client_capabilities.elicitation is not None
+        client = ctx.client_capabilities
+        has_forms = client is not None and client.elicitation is not None
         if not has_forms or not self.reach.may_write:
             return None
         questions = (wait for wait in waits if wait.shown.kind == "answer")
@@ -277,8 +278,8 @@ def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, 
         run = await reach.open(run_id, is_write=True)
         wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
         item = next((each for each in wait.calls if each.approval_id == wait_id), None)
-        is_for_call = decision in {"approve", "deny"}
-        if is_for_call != (item is not None):
+        is_about_call = decision in {"approve", "deny"}
+        if is_about_call != (item is not None):
             raise ToolError(f"decision: {decision} does not fit {wait_id}. Name the approval_id of a held call")
         if item is None:
             await wait.run.resolve_escalation(wait_id, cast("Choice", decision), by=reach.by, reason=reason)

@@ -1,4 +1,4 @@
-"""`Reach`: the runs that a front end may see and start. `open_waits`: the questions that wait in a run."""
+"""The runs that a front end may see and start (`Reach`), and the open questions of a run (`open_waits`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from orga.client.errors import IdTaken, OrgaError, RunNotFound
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
-from orga.client.runs.ids import refuse_derived
+from orga.client.runs.ids import MAX_ID_BYTES, refuse_derived
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, Attachment, parse_input
@@ -54,15 +54,16 @@ class Reach:
         """Return the handle of a run that this front end may see. A live run gets a worker."""
         if is_write:
             self.count_write()
-        if not 0 < len(run_id) <= 1_000:
+        if not 0 < len(run_id) <= MAX_ID_BYTES:
             raise RunNotFound(run_id[:50])
         run = await AgentHandle(self.client, run_id).describe()
         is_other_tenant = self.tenant is not None and run.typed_search_attributes.get(TENANT) != self.tenant
-        if run.workflow_type not in RUN_WORKFLOWS or is_other_tenant or not self.has(run):
+        is_own = run.workflow_type in RUN_WORKFLOWS and self.has(run)
+        if not is_own or is_other_tenant:
             raise RunNotFound(run_id)
         if self.serve and run.status == WorkflowExecutionStatus.RUNNING:
             await self.serve(run)
-        return (SessionHandle if run.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
+        return handle_of(self.client, run)
 
     async def start(
         self,
@@ -101,6 +102,10 @@ class Reach:
         return await start_agent(
             self.client, checked, workflow_id=run_id, search_attributes=attributes, attachments=attachments
         )
+
+
+def handle_of(client: Client, run: WorkflowExecution) -> AgentHandle:
+    return (SessionHandle if run.workflow_type == SESSION_WORKFLOW else AgentHandle)(client, run.id)
 
 
 def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], F]:

@@ -65,11 +65,9 @@ def _error_response(problem: Problem) -> Response:
     if status == 422:
         status = 404 if is_unknown_model else 400
     where = detail.partition(":")[0]
-    kind = "invalid_request_error"
+    kind = "server_error" if status >= 500 else "invalid_request_error"
     if status == 429:
         kind = "rate_limit_error"
-    elif status >= 500:
-        kind = "server_error"
     error = {
         "message": detail,
         "type": kind,
@@ -199,11 +197,11 @@ class ResponseFold:
         """Show what waits for a person. These events take no numbers, because another stream may not have them."""
         lines = [f"- {asked.shown.question}" for asked in step.waits]
         text = "\n".join(["This waits for a person:", *lines, f"Decide it in the inbox: {self.inbox}"])
-        position = self._number, self.after, self._open
-        self.after, self._open = -1, ""
+        before = self._number, self.after, self._open
+        self.after, self._open = -1, ""  # so that the message is sent whole, although another one is open
         item_id = f"msg_wait_{len(self._items)}"
         events = [*self._message(item_id, turns.Text("", 0, text, is_whole=True), "in_progress")]
-        self._number, self.after, self._open = position
+        self._number, self.after, self._open = before
         yield from (event | self.number for event in events)
 
     def _end(self, over: turns.Over) -> Iterator[dict[str, Any]]:
@@ -305,9 +303,9 @@ async def _create(request: Request) -> Response:
     new = [each for each in messages if each.role != "assistant"]
     text = "\n\n".join(each.text for each in new) if previous else _transcript(messages)
     media = [each for message in new for each in message.media]
-    if not previous:  # the request has the whole conversation, which may lose its oldest part
-        kept = max(MAX_MESSAGE_ATTACHMENTS, len(messages[-1].media))
-        media = media[-kept:]
+    if not previous:  # the request has the whole conversation, whose oldest part may be left out, but not its end
+        kept_count = max(MAX_MESSAGE_ATTACHMENTS, len(messages[-1].media))
+        media = media[-kept_count:]
     text, attachments = await message_with_media(text, media, console.client)
     if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
         raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")

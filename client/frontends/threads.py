@@ -19,6 +19,7 @@ from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, derived_id, visible_run
 from orga.client.console.start_runs import START_KINDS, begin_run, checked_input
 from orga.client.errors import IdTaken, NotAnAgent, OrgaError, RunEnded, RunNotFound
+from orga.client.frontends.reach import handle_of
 from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
@@ -26,7 +27,7 @@ from orga.client.runs.attachments import inline_media
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.runs.sessions import SendOptions, SessionHandle
 from orga.workflows.types.json_text import as_object, as_text
-from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
+from orga.workflows.types.names import AGENT
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 
@@ -128,7 +129,7 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
         return None
     if agent is not None and found.typed_search_attributes.get(AGENT) not in {agent, None}:
         return None
-    return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(console.client, run_id)
+    return handle_of(console.client, found)
 
 
 async def start_thread(
@@ -199,12 +200,12 @@ def turn_that_asked(past: Sequence[JournalEntry], run_id: str, interrupts: Colle
     view, found = RunView(), None
     for entry in past:
         view.take(entry)
-        question = f"{run_id}/{entry.data.get('id')}" if not entry.run else ""
-        is_asked = question in interrupts
         if entry.event == "DelegationStarted":
-            child = entry.data.get("workflow_id")
-            is_asked = is_asked or any(each.startswith((f"{child}/", f"{child}.")) for each in interrupts)
-        if is_asked:
+            child = entry.data.get("workflow_id")  # its delegates have ids that begin with `CHILD.`
+            asks = any(each.startswith((f"{child}/", f"{child}.")) for each in interrupts)
+        else:
+            asks = not entry.run and f"{run_id}/{entry.data.get('id')}" in interrupts
+        if asks:
             found = view.turn.number if view.turn else None
     return found
 

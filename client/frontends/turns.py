@@ -181,7 +181,7 @@ class TurnFold:
     run_id: str
     turn: int | None
     """The first turn of a session to show. None: the whole run, with all its turns."""
-    last: int | None = None
+    last_turn: int | None = None
     """The last turn to show. None: only the first."""
     view: RunView = field(default_factory=RunView)
     is_over: bool = False
@@ -235,7 +235,7 @@ class TurnFold:
             case on.ApprovalRequested() | on.QuestionAsked() | on.InterventionReceived(kind="delegate_held"):
                 self.pause_s = QUIET_S
             case on.TurnEnded() | on.Terminated() if not run:
-                is_last = isinstance(event, on.Terminated) or event.turn == (self.last or self.turn)
+                is_last = isinstance(event, on.Terminated) or event.turn == (self.last_turn or self.turn)
                 yield from self._end(event, entry.iteration, is_last=is_last)
             case _:
                 pass
@@ -318,7 +318,8 @@ async def turn_steps(
     for entry in past:
         for step in fold.take(entry):
             yield await with_recorded_texts(run, step)
-    if not follow and fold.pause_s is not None:
+    may_ask = fold.pause_s is not None
+    if may_ask and not follow:
         with suppress(NoAnswer):
             if waits := await open_waits(run):
                 yield Waiting(waits)
@@ -334,7 +335,8 @@ async def turn_steps(
                     if waits:
                         yield Waiting(waits)
                 continue
-            if isinstance(event, JournalEntry) and fold.newest and event.sequence <= fold.newest.sequence:
+            newest = fold.newest.sequence if fold.newest else -1
+            if isinstance(event, JournalEntry) and event.sequence <= newest:
                 raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
             steps = fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event)
             for step in steps:
@@ -387,17 +389,18 @@ async def with_recorded_texts(run: AgentHandle, step: Step) -> Step:
 
 async def _with_output_of_turn(session: SessionHandle, step: Over) -> Over:
     with suppress(OrgaError):  # without a worker, the last reply is shown
-        return replace(step, output=next((each.output for each in await session.turns() if each.turn == step.turn), ""))
+        outputs = {each.turn: each.output for each in await session.turns()}
+        return replace(step, output=outputs.get(step.turn, ""))
     return step
 
 
 async def _with_recorded_result(run: AgentHandle, step: CallEnded) -> CallEnded:
     record = await _recorded_iteration(run, step)
-    call = next((each for each in record.calls if each.id == step.place), None) if record else None
-    if call is None:
-        return step
-    text = call.result.head if call.result else call.failure or call.reason
-    return replace(step, text=text or step.text)
+    for call in record.calls if record else ():
+        if call.id == step.place:
+            text = call.result.head if call.result else call.failure or call.reason
+            return replace(step, text=text or step.text)
+    return step
 
 
 async def _with_recorded_text(run: AgentHandle, step: Text) -> Text:
@@ -405,7 +408,9 @@ async def _with_recorded_text(run: AgentHandle, step: Text) -> Text:
     if record is None:
         return step
     whole = record.thinking if step.is_thinking else record.reply
-    return replace(step, text=whole.head) if whole is not None and whole.head.startswith(step.text) else step
+    if whole is None or not whole.head.startswith(step.text):
+        return step
+    return replace(step, text=whole.head)
 
 
 async def _recorded_iteration(run: AgentHandle, step: CallEnded | Text) -> IterationRecord | None:
