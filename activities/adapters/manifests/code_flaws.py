@@ -330,8 +330,8 @@ class _ProgramArguments:
         """Read flags such as `-xc` or `-cCODE`. The first letter that takes a value takes the rest of the element."""
         code = self._code
         with_value = code.flags + code.files + code.valued
-        first_with_value = (index for index, letter in enumerate(element) if index and letter in with_value)
-        end = next(first_with_value, len(element) - 1) + 1
+        first_with_value = (index for index, letter in enumerate(element[1:], 1) if letter in with_value)
+        end = next(first_with_value, len(element)) + 1
         letters, value = element[1:end], element[end:]
         self._has_input_flag = self._has_input_flag or not set(letters).isdisjoint(code.input_flags)
         self._has_operand_flag = self._has_operand_flag or not set(letters).isdisjoint(code.operand_flags)

@@ -227,7 +227,7 @@ def _require_valid(text: str, place: Place) -> None:
         raise CannotExpress(place, f"{'.'.join(flaw.key)}: {flaw.problem}; {flaw.remedy}")
 
 
-class _SecretHeader(NamedTuple):
+class _SchemeHeader(NamedTuple):
     name: str
     value: str
     """The value in a manifest, with a placeholder for the secret."""
@@ -439,20 +439,20 @@ class _Request:
         if refused:
             raise refused
 
-    def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> _SecretHeader:
+    def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> _SchemeHeader:
         """Return the header for a security scheme."""
         scheme = self._document.security_scheme(name)
         variable = secrets.get(name) or self._document.secret_name(name)
         secret = f"{{secret:{variable}}}"
         match scheme.text("type"), scheme.text("in") or scheme.text("scheme").lower():
             case "apiKey", "header":
-                return _SecretHeader(scheme.text("name"), secret, variable)
+                return _SchemeHeader(scheme.text("name"), secret, variable)
             case "apiKey", "cookie":
-                return _SecretHeader("Cookie", f"{scheme.text('name')}={secret}", variable)
+                return _SchemeHeader("Cookie", f"{scheme.text('name')}={secret}", variable)
             case "http", "basic":
-                return _SecretHeader("Authorization", f"Basic {secret}", variable)
+                return _SchemeHeader("Authorization", f"Basic {secret}", variable)
             case ("http", "bearer") | ("oauth2", _) | ("openIdConnect", _):
-                return _SecretHeader("Authorization", f"Bearer {secret}", variable)
+                return _SchemeHeader("Authorization", f"Bearer {secret}", variable)
             case kind, way:
                 what = " ".join(part for part in (kind, way) if part) or f"{name!r}, which is not described,"
                 raise CannotExpress(

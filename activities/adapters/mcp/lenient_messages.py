@@ -124,7 +124,7 @@ def repaired_result(method: str, version: str, result: Json) -> Json:
     """Return the result with invalid parts repaired or left out, as far as possible. A valid result stays unchanged."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
-    return _with_usable_blocks(version, result) if _first_problem(method, version, result) else result
+    return _with_usable_blocks(version, result) if _first_refused_value(method, version, result) else result
 
 
 def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
@@ -132,15 +132,13 @@ def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
     return as_object((listed.meta or {}).get(OMITTED_META))
 
 
-class _Problem(NamedTuple):
-    """The location of a value that the SDK refuses, and the reason."""
-
+class _RefusedValue(NamedTuple):
     location: tuple[int | str, ...]
     why: str
 
 
-def _first_problem(method: str, version: str, result: Json) -> _Problem | None:
-    """Return the first problem, or None if the SDK accepts the result."""
+def _first_refused_value(method: str, version: str, result: Json) -> _RefusedValue | None:
+    """Return the first value that the SDK refuses, or None if it accepts the whole result."""
     try:
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
@@ -148,7 +146,7 @@ def _first_problem(method: str, version: str, result: Json) -> _Problem | None:
         return None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        return _Problem(first["loc"], first["msg"])
+        return _RefusedValue(first["loc"], first["msg"])
     return None
 
 
@@ -157,7 +155,7 @@ def _with_usable_tools(version: str, result: Json) -> Json:
     tools = [_with_arguments_schema(tool) for tool in listed[:MAX_TOOLS]] if is_list(listed) else []
     meta = as_object(result.get("_meta"))
     result = result | {"tools": tools, "_meta": meta | {OMITTED_META: {}}}
-    if _first_problem("tools/list", version, result) is None:
+    if _first_refused_value("tools/list", version, result) is None:
         return result
     kept: list[Json] = []
     left_out: dict[str, str] = {}
@@ -176,14 +174,14 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
     if not is_object(tool):
         return "its definition is no object"
     for _ in range(len(tool)):
-        problem = _first_problem("tools/list", version, listed | {"tools": [tool]})
-        if problem is None:
+        refused = _first_refused_value("tools/list", version, listed | {"tools": [tool]})
+        if refused is None:
             return tool
-        location = problem.location
+        location = refused.location
         field = str(location[2]) if location[:2] == ("tools", 0) and len(location) > 2 else ""
         is_optional = field not in ("name", "inputSchema")
         if not (is_optional and field in tool):
-            why = f"its definition breaks the protocol: {'.'.join(map(str, location[2:]))}: {problem.why}"
+            why = f"its definition breaks the protocol: {'.'.join(map(str, location[2:]))}: {refused.why}"
             return plain_line(why, MAX_REASON_BYTES)
         tool = {name: value for name, value in tool.items() if name != field}
     return "its definition cannot be read"
@@ -215,9 +213,9 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
     fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))  # of the rest, only the number is shown
     if structured is not None:
         unchanged: Json = fixed | {"structuredContent": structured}
-        is_valid = _first_problem("tools/call", version, unchanged) is None
+        is_valid = _first_refused_value("tools/call", version, unchanged) is None
         fixed = unchanged if is_valid else fixed | {"structuredContent": {"result": structured}}
-    return fixed if _first_problem("tools/call", version, fixed) is None else result
+    return fixed if _first_refused_value("tools/call", version, fixed) is None else result
 
 
 def _content_blocks(content: Any) -> list[Any]:
@@ -228,7 +226,7 @@ def _content_blocks(content: Any) -> list[Any]:
 
 def _usable_block(version: str, result: Json, block: Any) -> Json:
     """Return a valid block unchanged. Return an invalid one as a block with its text, or with a note about its type."""
-    if is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
+    if is_object(block) and _first_refused_value("tools/call", version, result | {"content": [block]}) is None:
         return block
     if not is_object(block):
         return _text_block(block if isinstance(block, str) else to_json(block).decode())
