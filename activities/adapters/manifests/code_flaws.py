@@ -290,7 +290,6 @@ class _ProgramArguments:
         return self._texts + self._code_operands()
 
     def is_input_code(self) -> bool:
-        """Return whether the program reads code from its stdin."""
         names_file = bool(self._operands) and self._operands[0] not in _STDIN_NAMES
         runs_file = names_file and not self._code.input_with_operands
         has_other_code = self._has_code_flag or self._has_file_flag or bool(self._code_operands()) or runs_file

@@ -440,7 +440,6 @@ class _Request:
             raise refused
 
     def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> _SchemeHeader:
-        """Return the header for a security scheme."""
         scheme = self._document.security_scheme(name)
         variable = secrets.get(name) or self._document.secret_name(name)
         secret = f"{{secret:{variable}}}"

@@ -174,8 +174,6 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
 
 @dataclass(eq=False, repr=False)
 class _CommandTool:
-    """Runs a manifest's command with the arguments of a call."""
-
     spec: ToolSpec
     _manifest: Manifest
     _command: CommandSection

@@ -151,7 +151,6 @@ class SessionKeeper:
 
     @contextmanager
     def count_call(self) -> Generator[None]:
-        """Count a call that waits for an answer."""
         self._in_flight += 1
         try:
             yield

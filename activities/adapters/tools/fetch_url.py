@@ -169,8 +169,6 @@ class _FetchParameters(Parameters):
 
 
 class FetchUrl:
-    """Fetches a public URL as text."""
-
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
         """Prepare the tool. It may also fetch from `allow_hosts` (`name` or `name:port`) at private addresses."""
         self._backend = PublicBackend(allow_hosts, resolve)

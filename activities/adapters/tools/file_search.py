@@ -132,8 +132,6 @@ class _SearchFindings:
 
 
 class SearchText:
-    """Finds matching lines of the files below a folder."""
-
     def __init__(self, root: FileRoot) -> None:
         self._root = root
         what = f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}."
@@ -199,8 +197,6 @@ class _ListParameters(Parameters):
 
 
 class ListFiles:
-    """Lists the files below a folder."""
-
     def __init__(self, root: FileRoot) -> None:
         self._root = root
         what = f"List files, one path per line, sorted; {OMISSIONS_TEXT}."

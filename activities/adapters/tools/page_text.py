@@ -41,7 +41,6 @@ class _WinningDeclarations:
         """The bool is True if the winning declaration hides the element."""
 
     def hide(self, node: int, weights: Mapping[str, _Weight]) -> None:
-        """Add declarations that hide an element."""
         known = self._by_node.setdefault(node, {})
         for name, weight in weights.items():
             if name not in known or known[name][0] <= weight:
@@ -122,7 +121,6 @@ def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winn
 
 
 def _add_showing_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> None:
-    """Add the rules that undo hiding ones."""
     names = winners.all_properties()
     count = 0
     for position, rule in enumerate(sheet_rules):

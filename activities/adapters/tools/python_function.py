@@ -266,7 +266,6 @@ class FunctionParameters:
 
     @property
     def has_context(self) -> bool:
-        """True if the function has a `ToolContext` parameter."""
         return bool(self._contexts)
 
     @cached_property
@@ -452,7 +451,6 @@ class PythonFunction:
             return result if is_async_result(result) else as_output(self.spec.name, result)
 
     async def _run_in_thread(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Call the function and await its result in a thread."""
         return await self._threads.run(partial(self.call_here, arguments, context))
 
     async def _run_in_loop(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
