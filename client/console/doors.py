@@ -16,7 +16,7 @@ import logging
 import os
 import secrets
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -94,7 +94,7 @@ class TokenFile:
         """Read the file. Raise OrgaError if it cannot be read."""
         self._path = path
         self._version = (0, 0)
-        """The file's last change and size when it was read."""
+        """The file's last change and size when it was read. Two zeros if there was no file."""
         self._visitors: dict[str, Visitor] = {}
         self._refresh()
 
@@ -341,7 +341,7 @@ class Doors:
         return host in self.hosts and has_own_origin and not is_embedded
 
     @property
-    def origins(self) -> Iterable[str]:
+    def origins(self) -> Set[str]:
         return {f"{self.scheme}://{host}" for host in self.hosts}
 
 

@@ -172,12 +172,22 @@ async def read_snapshot(
     elif view and row.ended is None:
         state = "paused" if view.paused else view.phase
         is_paused, waits = view.paused, viewed_waits(row.id, task, row.agent, view.questions)
-    plan = _plan_data(facts)
+    phase = state if row.ended is None else "done"
+    plan_data = _plan_data(facts)
+    plan = _plan(plan_data, status.children if status else ())
+    now = Situation(
+        kind=row.kind,
+        is_live=row.ended is None,
+        is_paused=is_paused,
+        wait_kinds=frozenset(wait.kind for wait in waits),
+        has_plan=plan is not None,
+        letters=row.dead_letters,
+        is_turn_open=row.kind == "session" and phase != "idle",
+    )
     started, setup = facts.beginning
     model = (status.model if status else None) or (setup.model if setup else None)
     answer = status or result
     origin = as_object(started.forked_from) if started else {}
-    children = status.children if status else ()
     snapshot: dict[str, Any] = {
         **row.model_dump(),
         "state": state,
@@ -185,17 +195,17 @@ async def read_snapshot(
         "model": model,
         "model_in_effect": model,
         **_ending(row, view, result),
-        "phase": state if row.ended is None else "done",
+        "phase": phase,
         "paused": is_paused,
         "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
         "budgets": _budgets(status.budgets) if status else (),
         "usage": answer and answer.usage,
         "waits": await with_contexts(console, waits),
-        "plan": _plan(plan, children),
-        "trend": plan.get("trend") or None,
+        "plan": plan,
+        "trend": plan_data.get("trend") or None,
         "children": [
             ChildRun(id=child.workflow_id, agent=child.agent, state="waiting" if child.held else "running")
-            for child in children
+            for child in (status.children if status else ())
         ],
         "circuits": [
             Circuit(name=name, state=each.state, failures=each.failures)
@@ -218,8 +228,8 @@ async def read_snapshot(
         "result": result and result.model_dump(mode="json"),
         "guidance": started.guidance if started else "",
         "cursor": f"{described.run_id}:{described.history_length}",
+        "controls": controls(now),
     }
-    snapshot["controls"] = controls(_situation(snapshot, row.dead_letters))
     return Snapshot.model_validate(snapshot).model_dump(mode="json")
 
 
@@ -352,18 +362,6 @@ def _step(step: Mapping[str, Any], delegates: Mapping[str, str]) -> StepRow:
     known = {key: value for key, value in step.items() if value is not None}
     place = as_text(step.get("output")) or None
     return StepRow.model_validate({**known, "place": place, "delegate": delegates.get(step["id"])})
-
-
-def _situation(state: Mapping[str, Any], letters: int) -> Situation:
-    return Situation(
-        kind=state["kind"],
-        is_live=state["ended"] is None,
-        is_paused=state["paused"],
-        wait_kinds=frozenset(wait.kind for wait in state["waits"]),
-        has_plan=state["plan"] is not None,
-        letters=letters,
-        is_turn_open=state["kind"] == "session" and state["phase"] != "idle",
-    )
 
 
 def controls(now: Situation) -> tuple[AvailableAction, ...]:

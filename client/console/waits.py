@@ -177,8 +177,11 @@ def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[st
 
 def _before(records: Sequence[IterationRecord]) -> str:
     """Return a line each for the last call that has ended, and for the latest reply."""
-    ended = [call for record in records for call in record.calls if call.ended]
-    lines = [f"{call.tool}: {call.failure or (call.result.head if call.result else call.state)}" for call in ended[-1:]]
+    lines = list[str]()
+    if ended := [call for record in records for call in record.calls if call.ended]:
+        last = ended[-1]
+        result = last.result.head if last.result else last.state
+        lines.append(f"{last.tool}: {last.failure or result}")
     if records and (reply := records[-1].reply) is not None:
         lines.append(reply.head)
     return "\n".join(clip(line, MAX_BEFORE_BYTES) for line in lines if line)
