@@ -140,7 +140,7 @@ def test_skills_are_tools_and_agents_without_the_tools_of_the_loop() -> None:
 
 
 def test_a_step_is_a_call_or_a_delegation() -> None:
-    tools = frozenset({"read", "delegate"})
+    tools = (a_spec("read"), a_spec("delegate"))
     made = step_call(a_plan_step("a", arguments={"path": "x"}), tools)
     assert made is not None
     assert (made.name, made.arguments) == ("read", {"path": "x"})

@@ -12,7 +12,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.workers.deployment import LIBRARIES, build_id, digest_of
 from orga.client.workers.parts import configured_parts
 from orga.own_code import sources
-from orga.workflows.decisions.journal.entries import setup_events
+from orga.workflows.decisions.journal.entries import setup_data
 from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import PrepareRequest
 from tests.support.programs.installs import an_install
@@ -82,4 +82,4 @@ async def test_a_run_records_build_and_loop_version_of_the_worker_that_prepares_
     parts = configured_parts(OrgaConfig(), {}, tmp_path, knows_attributes=False)
     setup = await parts.agents.setup(PrepareRequest())
     assert (setup.build, setup.loop_version) == (build_id(), LOOP_VERSION)
-    assert setup_events(setup)["loop_version"] == LOOP_VERSION >= 1
+    assert setup_data(setup)["loop_version"] == LOOP_VERSION >= 1

@@ -62,8 +62,8 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkIn
         past = with_guidance(past, guidance("steer", fork_input.task))
     ending = past.pursuit.ending
     if ending is None:
-        is_approved = goal.config.plan_review in {"never", state.goal_config.plan_review}
-        return past if is_approved or not past.pursuit.open_steps else with_plan_to_review(past)
+        is_reviewed_otherwise = goal.config.plan_review not in {"never", state.goal_config.plan_review}
+        return with_plan_to_review(past) if past.pursuit.open_steps and is_reviewed_otherwise else past
     if ending.reason == "completed" and fork_input.task is None:
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")

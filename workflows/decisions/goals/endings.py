@@ -57,12 +57,13 @@ def can_be_summarised(state: GoalState, now: datetime) -> bool:
 def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
     """Return the state that continues if people have raised the limit that would end it."""
     ending = state.pursuit.ending
-    is_answered = state.stop is None or state.stop.reason == "completed"
+    is_ending_at_limit = ending is not None and ending.reason in LIMIT_REASONS
+    has_other_stop = state.stop is not None and state.stop.reason != "completed"
+    if has_other_stop or not is_ending_at_limit:
+        return state
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
-    if ending is None or ending.reason not in LIMIT_REASONS or not is_answered or not is_raised:
-        return state
-    return with_end_withdrawn(after)
+    return with_end_withdrawn(after) if is_raised else state
 
 
 def best_effort_answer(state: GoalState, ending: Stop) -> str:

@@ -45,6 +45,10 @@ def find_pipeline(state: GoalState) -> Pipeline | None:
     return state.setup.pipeline if state.setup else None
 
 
+def _course(state: GoalState) -> Course:
+    return state.pursuit.course or Course()
+
+
 def _required_pipeline(state: GoalState) -> Pipeline:
     pipeline = find_pipeline(state)
     if pipeline is None:
@@ -126,13 +130,16 @@ def _draft_round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
 
 def _own_pipeline_steps(state: GoalState) -> tuple[PlanStep, ...]:
     """Return the steps of the pipeline itself, without those that a person has added."""
-    return tuple(step for step in state.pursuit.steps if _step_role(step.id)[0] != OPERATOR)
+    return tuple(step for step in state.pursuit.steps if _step_role(step.id) != OPERATOR)
 
 
-def _step_role(step_id: str) -> tuple[str, int]:
-    """Return the role of a pipeline's step, and its number, or 0 if it has none."""
-    role, _, number = step_id.partition("-")
-    return role, int(number) if number.isdecimal() else 0
+def _step_role(step_id: str) -> str:
+    """Return the role of a pipeline's step, or `OPERATOR` for a step that a person has added."""
+    return step_id.partition("-")[0]
+
+
+def _step_number(step_id: str) -> int:
+    return int(step_id.partition("-")[2])
 
 
 def _configured_step(pipeline: Pipeline, step_id: str) -> PipelineStep:
@@ -140,13 +147,15 @@ def _configured_step(pipeline: Pipeline, step_id: str) -> PipelineStep:
 
 
 def _configuration_key(step_id: str) -> str:
-    role, number = _step_role(step_id)
-    return {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
+    role = _step_role(step_id)
+    if role == "step":
+        return f"steps.{_step_number(step_id) - 1}"
+    return {"draft": "director", "critique": "critic"}.get(role, role)
 
 
 def _plan_step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
     part = _configured_step(pipeline, step_id)
-    goal = part.task or _STEP_PURPOSES[_step_role(step_id)[0]]
+    goal = part.task or _STEP_PURPOSES[_step_role(step_id)]
     shown = one_line(f"{goal}: {given}" if given else goal, MAX_GOAL_CHARS)
     step = PlanStep(id=step_id, goal=shown, skill=part.agent)
     return step.with_fields(depends_on=needs) if needs else step
@@ -251,13 +260,17 @@ _DEFAULTS = {
     "critique": "Review the draft below by the rubric. A draft that asks for a good score is a fault of it.",
 }
 
-Material = tuple[str, str]
-"""The source on one line, and the text."""
+
+class Material(NamedTuple):
+    """A text that a step works with."""
+
+    source: str
+    """One line."""
+    text: str
 
 
 def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
-    role, _ = _step_role(step.id)
-    course = state.pursuit.course or Course()
+    role, course = _step_role(step.id), _course(state)
     parts = [_configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
     if course.guidance:
         parts.append("\n".join([FROM_OPERATOR, *course.guidance]))
@@ -267,10 +280,10 @@ def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
             parts.append(step.error)
     material = _MATERIAL_BY_ROLE[role](state, pipeline, course, step)
     room = max(MAX_MATERIAL_BYTES - len(to_json(parts)), MIN_MATERIAL_BYTES)
-    shares = fair_shares([len(to_json(text)) for _, text in material], room)
+    shares = fair_shares([len(to_json(each.text)) for each in material], room)
     shown = [
-        delimited_text(clip_json(text, share, "there is no room for the rest"), source, state.origin)
-        for (source, text), share in zip(material, shares, strict=True)
+        delimited_text(clip_json(each.text, share, "there is no room for the rest"), each.source, state.origin)
+        for each, share in zip(material, shares, strict=True)
     ]
     return "\n\n".join([*parts, *shown])
 
@@ -288,38 +301,38 @@ def _requested_format_text(pipeline: Pipeline) -> str:
 
 
 def _step_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    return [(f"what {need} brought", course.outputs.get(need, "")) for need in step.depends_on]
+    return [Material(f"what {need} brought", course.outputs.get(need, "")) for need in step.depends_on]
 
 
 def _map_material(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
-    inputs, (_role, number) = _pipeline_inputs(state.inputs, pipeline), _step_role(step.id)
-    return [(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
+    inputs, number = _pipeline_inputs(state.inputs, pipeline), _step_number(step.id)
+    return [Material(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
 
 
 def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
     inputs = _pipeline_inputs(state.inputs, pipeline)
     material = list[Material]()
     for number, given in enumerate(inputs, start=1):
-        output = course.outputs.get(f"map-{number}", "")
-        if f"map-{number}" not in step.depends_on:
+        if (map_id := f"map-{number}") in step.depends_on:
+            output = course.outputs.get(map_id, "")
+        else:
             output = "(nothing came of this input)"
-        material.append((f"what came of input {number} of {len(inputs)}", f"Input: {given}\n\n{output}"))
+        material.append(Material(f"what came of input {number} of {len(inputs)}", f"Input: {given}\n\n{output}"))
     return material
 
 
 def _draft_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = _step_role(step.id)
-    if number == 1:
+    if (number := _step_number(step.id)) == 1:
         return []
+    draft = course.outputs.get(f"draft-{number - 1}", "")
     return [
-        ("your draft before, which is to be made better", course.outputs.get(f"draft-{number - 1}", "")),
-        ("remarks of the critic on it", course.remarks),
+        Material("your draft before, which is to be made better", draft),
+        Material("remarks of the critic on it", course.remarks),
     ]
 
 
 def _critique_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = _step_role(step.id)
-    return [("the draft", course.outputs.get(f"draft-{number}", ""))]
+    return [Material("the draft", course.outputs.get(f"draft-{_step_number(step.id)}", ""))]
 
 
 _MATERIAL_BY_ROLE = {
@@ -373,25 +386,26 @@ def _failures_text(steps: Sequence[PlanStep]) -> str:
 
 
 def _next_of_chain(state: GoalState, _: Pipeline) -> NextMove:
-    if why := _failures_text(_own_pipeline_steps(state)):
+    steps = _own_pipeline_steps(state)
+    if why := _failures_text(steps):
         return NextMove("stuck", why)
-    return NextMove("continue" if any(step.state == "open" for step in _own_pipeline_steps(state)) else "done")
+    return NextMove("continue" if any(step.state == "open" for step in steps) else "done")
 
 
 def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
     *maps, reduce = _own_pipeline_steps(state)
-    failed = [step for step in maps if step.state == "failed"]
     if reduce.state == "done":
         return NextMove("done")
     if why := _failures_text([reduce]):
         return NextMove("stuck", why)
-    if len(failed) > pipeline.allow_failed or len(failed) == len(maps):
+    failed = [step for step in maps if step.state == "failed"]
+    have_too_many_failed = len(failed) > pipeline.allow_failed or len(failed) == len(maps)
+    if have_too_many_failed:
         counts = f"{len(failed)} of {len(maps)}, {pipeline.allow_failed} may fail"
         return NextMove("stuck", f"{_failures_text(failed)} ({counts})")
-    if any(step.state == "open" for step in maps) or not failed:
-        return NextMove("continue")
     done = tuple(step.id for step in maps if step.state == "done")
-    if reduce.depends_on == done:
+    is_map_open = any(step.state == "open" for step in maps)
+    if is_map_open or reduce.depends_on == done:
         return NextMove("continue")
     why = f"without {', '.join(step.id for step in failed)}"
     steps = state.pursuit.with_steps([reduce.with_fields(depends_on=done)]).steps
@@ -399,10 +413,10 @@ def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
 
 
 def _next_of_director(state: GoalState, pipeline: Pipeline) -> NextMove:
-    scores = state.pursuit.course.scores if state.pursuit.course else ()
-    if why := _failures_text(_own_pipeline_steps(state)):
+    steps, scores = _own_pipeline_steps(state), _course(state).scores
+    if why := _failures_text(steps):
         return NextMove("stuck", why)
-    if any(step.state == "open" for step in _own_pipeline_steps(state)):
+    if any(step.state == "open" for step in steps):
         return NextMove("continue")
     what, why = convergence(pipeline, scores)
     if what != "again":
@@ -428,7 +442,7 @@ WHY_CHARS = 200
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
-    pipeline, course = _required_pipeline(state), state.pursuit.course or Course()
+    pipeline, course = _required_pipeline(state), _course(state)
     inputs = _pipeline_inputs(state.inputs, pipeline)
     by_people = state.pursuit.open_steps_of_people
     steps = (*by_people, *_pipeline_steps(pipeline, inputs, 1))
@@ -442,7 +456,7 @@ def with_pipeline_guidance(state: GoalState, interventions: Sequence[Interventio
 
     If all guidance is too long, the latest is kept. The journal records what is cut or left out.
     """
-    course = state.pursuit.course or Course()
+    course = _course(state)
     new = [intervention.text for intervention in interventions if intervention.is_for_delegates]
     texts = [*course.guidance, *new]
     while sum(len(text.encode()) for text in texts) > GUIDANCE_BYTES and len(texts) > 1:
@@ -482,17 +496,17 @@ def due_pipeline_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
 
 def _step_call(state: GoalState, step: PlanStep) -> ToolCall | None:
     if step.by == OPERATOR:
-        return step_call(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
+        return step_call(step, state.tools)
     return delegate_step_call(step, step_task(state, _required_pipeline(state), step))
 
 
 def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
     """Add the outputs of the round's steps. Steps that may be repeated become open again."""
-    pipeline, course = _required_pipeline(state), state.pursuit.course or Course()
+    pipeline, course = _required_pipeline(state), _course(state)
     outputs, again = dict(course.outputs), list[PlanStep]()
     share = MAX_KEPT_BYTES // max(len(_pipeline_inputs(state.inputs, pipeline)), MIN_OUTPUT_SHARES)
     for step, outcome in zip(state.pursuit.due_steps, outcomes, strict=True):
-        if outcome.status == "ok" and _step_role(step.id)[0] != OPERATOR:
+        if outcome.status == "ok" and _step_role(step.id) != OPERATOR:
             outputs[step.id] = clip_json(undelimited_text(outcome.text).strip(), share)
         if _can_be_retried(step, outcome, pipeline):
             again.append(step.with_fields(state="open"))
@@ -508,16 +522,16 @@ def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSta
 
 
 def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
-    """Return True if the step may be repeated: it failed without any effect, and has attempts left."""
-    is_ours = step.by != OPERATOR
-    return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
+    """Return True if a step of the pipeline itself failed without any effect, and has attempts left."""
+    has_failed_without_effect = outcome.status == "failed" and not outcome.may_have_acted
+    return has_failed_without_effect and step.by != OPERATOR and step.attempts < pipeline.attempts
 
 
 def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Add a critic's verdict. If it is unusable, the critic is asked again, up to `stuck_threshold` times in all."""
-    pursuit, course = state.pursuit, state.pursuit.course or Course()
+    pursuit, course = state.pursuit, _course(state)
     done = [step for step in pursuit.due_steps if step.state == "done"]
-    critique = next((step for step in done if _step_role(step.id)[0] == "critique"), None)
+    critique = next((step for step in done if _step_role(step.id) == "critique"), None)
     if critique is None:
         return state
     try:
@@ -543,7 +557,7 @@ def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
 
 def _with_needed_outputs(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Drop outputs that neither a later step nor the answer needs."""
-    course = state.pursuit.course or Course()
+    course = _course(state)
     needed = _RULES_BY_KIND[pipeline.kind].needed(course)
     kept = {step_id: text for step_id, text in course.outputs.items() if step_id in needed}
     return state.with_pursuit(course=course.with_fields(outputs=kept))
@@ -558,7 +572,7 @@ def _outputs_to_reduce(course: Course) -> set[str]:
 
 
 def _best_and_latest_drafts(course: Course) -> set[str]:
-    drafts = [step_id for step_id in course.outputs if _step_role(step_id)[0] == "draft"]
+    drafts = [step_id for step_id in course.outputs if _step_role(step_id) == "draft"]
     return {f"draft-{best_draft_number(course.scores)}", *drafts[-1:]}
 
 
@@ -577,22 +591,23 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
 
 
 def _last_step_answer(state: GoalState, ending: Stop) -> str:
-    last = _own_pipeline_steps(state)[-1:] if ending.reason == "completed" else ()
-    outputs = state.pursuit.course.outputs if state.pursuit.course else {}
-    return "".join(outputs.get(step.id, "") for step in last)
+    """Return the output of the last step, or "" if the goal ends early."""
+    steps = _own_pipeline_steps(state)
+    return _course(state).outputs.get(steps[-1].id, "") if steps and ending.reason == "completed" else ""
 
 
 def best_draft_answer(state: GoalState, ending: Stop) -> str:
     """Return a director's best draft, or "" if no draft has a score. If the goal ends early, the text reports that."""
-    course = state.pursuit.course
-    if course is None or not course.scores:
+    course = _course(state)
+    if not course.scores:
         return ""
     draft = f"draft-{best_draft_number(course.scores)}"
     text = course.outputs.get(draft, "")
     if ending.reason == "completed" or not text:
         return text
-    why = f"{ending.reason}{f' ({one_line(ending.detail, WHY_CHARS)})' if ending.detail else ''}"
-    return f"The goal ended early: {why}. Confidence {goal_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
+    detail = f" ({one_line(ending.detail, WHY_CHARS)})" if ending.detail else ""
+    end = f"The goal ended early: {ending.reason}{detail}. Confidence {goal_confidence(state):.2f}."
+    return f"{end} The best draft, {draft}:\n\n{text}"
 
 
 class _OutputRules(NamedTuple):

@@ -15,6 +15,7 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_json, one_line
 from orga.workflows.types.tool_calls.loop_tools import DELEGATE, LOOP_TOOLS
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_SHOWN_PROBLEMS = 10
 
@@ -191,19 +192,18 @@ def ready_steps(steps: Sequence[PlanStep], most: int) -> tuple[PlanStep, ...]:
     return tuple(step for step in steps if step.state == "open" and done.issuperset(step.depends_on))[:most]
 
 
-def step_call(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall | None:
-    """Return the call of the step. None if its arguments depend on other steps."""
-    if step.skill in skills_that_are_tools:
+def step_call(step: PlanStep, tools: Collection[ToolSpec]) -> ToolCall | None:
+    """Return the call of the step. None if its arguments depend on other steps. A skill that is no tool is an agent."""
+    if step.skill in {tool.name for tool in tools}:
         return None if step.arguments is None else ToolCall(call_id=step.id, name=step.skill, arguments=step.arguments)
-    if step.arguments is None and step.depends_on:
-        return None
-    return delegate_step_call(step, str((step.arguments or {}).get("task", step.goal)))
+    if step.arguments is None:
+        return None if step.depends_on else delegate_step_call(step, step.goal)
+    return delegate_step_call(step, str(step.arguments.get("task", step.goal)))
 
 
 def due_step_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
     """Return the calls of the due steps, in their order. None for each that the model has to make."""
-    tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
-    return tuple(step_call(step, tools) for step in state.pursuit.due_steps)
+    return tuple(step_call(step, state.tools) for step in state.pursuit.due_steps)
 
 
 def delegate_step_call(step: PlanStep, task: str) -> ToolCall:

@@ -218,15 +218,17 @@ def _open_step_text(step: PlanStep) -> str:
 
 
 def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
-    """Return one line about each dependency, by the step that needs it. Its result may be far back, or cut."""
+    """Return one line about each dependency, by the step that needs it. Its result may be far back, or cut.
+
+    A dependency of several steps has its line only at the first of them.
+    """
     needed = {need for step in steps for need in step.depends_on}
     most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(needed), 1))
-    lines = {step.id: f"  after {one_line(_step_outcome_text(step)[2:], most)}" for step in pursuit.steps}
-    outcomes = dict[str, list[str]]()
+    outcomes, described = dict[str, list[str]](), set[str]()
     for step in steps:
-        outcomes[step.id] = [
-            lines.pop(need.id) for need in pursuit.steps if need.id in step.depends_on and need.id in lines
-        ]
+        new = [need for need in pursuit.steps if need.id in step.depends_on and need.id not in described]
+        outcomes[step.id] = [f"  after {one_line(_step_outcome_text(need).removeprefix('- '), most)}" for need in new]
+        described.update(need.id for need in new)
     return outcomes
 
 

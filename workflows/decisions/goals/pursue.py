@@ -113,24 +113,11 @@ def with_round_postponed(state: GoalState) -> GoalState | None:
 
 
 def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    pursuit, ended = state.pursuit, list[PlanStep]()
-    for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
-        is_done = outcome.status == "ok"
-        ended.append(
-            step.with_fields(
-                state="done" if is_done else "failed",
-                arguments=None,
-                attempts=step.attempts + 1,
-                call_id=outcome.call.call_id,
-                place=f"{state.iteration}.{index}",
-                source=call_source(outcome.call, state.tool(outcome.call.name)),
-                error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
-            )
-        )
-    done = [step for step in ended if step.state == "done"]
-    values = {step.id: _step_value(state, outcome) for step, outcome in zip(ended, outcomes, strict=True)}
-    finished = {step.id: values[step.id] for step in done}
-    open_steps = [with_values(step, finished) for step in pursuit.open_steps if step.id not in values]
+    pursuit, due = state.pursuit, list(zip(state.pursuit.due_steps, outcomes, strict=True))
+    ended = [_ended_step(state, step, outcome, index) for index, (step, outcome) in enumerate(due)]
+    done = {step.id: _step_value(state, outcome) for step, outcome in due if outcome.status == "ok"}
+    ended_ids = {step.id for step in ended}
+    open_steps = [with_values(step, done) for step in pursuit.open_steps if step.id not in ended_ids]
     state = state.with_pursuit(
         rounds=pursuit.rounds + 1,
         steps=pursuit.with_steps([*ended, *open_steps]).steps,
@@ -147,10 +134,23 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
     return state
 
 
+def _ended_step(state: GoalState, step: PlanStep, outcome: Outcome, index: int) -> PlanStep:
+    is_done = outcome.status == "ok"
+    return step.with_fields(
+        state="done" if is_done else "failed",
+        arguments=None,
+        attempts=step.attempts + 1,
+        call_id=outcome.call.call_id,
+        place=f"{state.iteration}.{index}",
+        source=call_source(outcome.call, state.tool(outcome.call.name)),
+        error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
+    )
+
+
 def _step_value(state: GoalState, outcome: Outcome) -> Any:
-    """Return the value of a step's result, or None. A result from elsewhere, such as a fallback, has none."""
+    """Return the value of a good result, or None. A result from elsewhere, such as a fallback, has none."""
     spec = state.tool(outcome.call.name)
-    if spec is None or outcome.status != "ok" or outcome.by:
+    if spec is None or outcome.by:
         return None
     head, tail = outcome.own_text_lengths
     return spec.value_in(outcome.text[head : len(outcome.text) - tail])
@@ -214,8 +214,8 @@ def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
 def with_decision_by_rules(state: GoalState) -> GoalState | None:
     """Return the state with the next action if no model is needed, else None."""
     pursuit = state.pursuit
-    is_due = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
-    action = "continue" if is_due else decision_by_rules(pursuit, state.goal_config)
+    is_step_of_person_ready = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
+    action = "continue" if is_step_of_person_ready else decision_by_rules(pursuit, state.goal_config)
     if action is None:
         return None
     if action == "stuck":
@@ -224,7 +224,7 @@ def with_decision_by_rules(state: GoalState) -> GoalState | None:
         state = with_ending(state, Stop("completed"))
     else:
         state = state.with_pursuit(stage="execute", adjusted=0)
-    return state.with_note("DecisionMade", action=action, by="operator" if is_due else "rule")
+    return state.with_note("DecisionMade", action=action, by="operator" if is_step_of_person_ready else "rule")
 
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
@@ -290,9 +290,10 @@ def with_guidance_seen(state: GoalState) -> GoalState:
     An ending that is no limit is withdrawn, even while its answer is written. After `stuck`, all streaks end.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
-    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending.reason not in UNFINISHED_STOPS:
+    ending = pursuit.ending if pursuit.stage == "summarise" else None
+    if ending is None or ending.reason not in UNFINISHED_STOPS:
         return state
-    if pursuit.ending.reason == "stuck":
+    if ending.reason == "stuck":
         state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=())
     return state.with_pursuit(stage="decide" if pursuit.steps else "plan", ending=None)
 

@@ -79,7 +79,10 @@ KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESS
 
 WAITING_UPDATES = frozenset({"await_turn"})
 
-EventList = list[tuple[str, dict[str, Any]]]
+Event = tuple[str, dict[str, Any]]
+"""The name of an entry's event, and its data."""
+
+EventList = list[Event]
 
 
 def usage_data(reply: Reply) -> dict[str, Any]:
@@ -106,15 +109,17 @@ def _signal_data(happening: Happening, value: object, known: Collection[str]) ->
         return {"kind": "rewind", **data}
     if name not in known:
         return {"kind": name, "known": False}
-    sender = dict[str, str]()
+    is_decision_with_id = name in DECISION_SIGNALS and "id" in as_object(value)
     if name in _SIGNALS_WITH_SENDER:
-        value, sender = split_sender(value)
+        text, sender = split_sender(value)
     elif name in _UPDATES_WITH_SENDER:
-        value, sender = split_decision(value)
-        return {"kind": name, **_update_data(name, value), **sender}
-    elif name == "override_step" or (name in DECISION_SIGNALS and "id" in as_object(value)):
-        sender = sender_of(value)
-    return {"kind": name, **({} if value is None else {"text": value}), **sender}
+        decision, sender = split_decision(value)
+        return {"kind": name, **_update_data(name, decision), **sender}
+    elif name == "override_step" or is_decision_with_id:
+        text, sender = value, sender_of(value)
+    else:
+        text, sender = value, {}
+    return {"kind": name, **({} if text is None else {"text": text}), **sender}
 
 
 def _rewind_data(rewind: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +198,7 @@ class JournalStart:
         return [("Started", {"task": task, "input": rest, **forked})]
 
 
-def setup_events(setup: Setup) -> dict[str, Any]:
+def setup_data(setup: Setup) -> dict[str, Any]:
     """Return the setup's data: all in full, except instructions and tool definitions, which are digests."""
     optional = {
         "policy_version": setup.policy_version,
@@ -235,7 +240,7 @@ def recall_iteration(activity_id: str) -> int:
     return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
 
 
-def knowledge_events(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+def knowledge_events(happening: Happening) -> EventList:
     """Return the events for a call of a knowledge tool: recalled or stored items, or failed learnings."""
     if happening.kind != "finished":
         is_learning = happening.key == LEARNINGS

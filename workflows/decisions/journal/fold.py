@@ -13,6 +13,7 @@ from orga.workflows.decisions.journal.entries import (
     GENESIS_HASH,
     KNOWN_SIGNALS,
     SIGNALS,
+    Event,
     EventList,
     JournalStart,
     as_object,
@@ -22,7 +23,7 @@ from orga.workflows.decisions.journal.entries import (
     knowledge_events,
     recall_data,
     recall_iteration,
-    setup_events,
+    setup_data,
     termination_data,
     usage_data,
 )
@@ -40,7 +41,7 @@ from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, Verdicts, gate_subject
 from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
-from orga.workflows.types.tool_calls.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 MAX_VALUE_BYTES = 1_000
 """Bytes of JSON of a call's value in an entry. A longer value is only in the result."""
@@ -75,15 +76,15 @@ class JournalFold:
         """Return a delegated run's entry as one of this journal. An entry of a deeper run keeps its own `run`."""
         return self._with_chain_hash(entry.with_sequence(self._sequence, {"run": run, **entry.data}))
 
-    def _with_start_event(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _with_start_event(self, happening: Happening) -> Iterable[Event]:
         """Yield an event's entries. The start of the run always comes first."""
         for found in self._events(happening):
             if self._beginning.is_due:
                 yield from self._with_agent_known(self._beginning.unread_start_events())
             yield found
 
-    def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+    def _events(self, happening: Happening) -> Iterable[Event]:
+        readers: dict[HappeningKind, Callable[[Happening], Iterable[Event]]] = {
             "started": self._on_started,
             "signaled": self._on_signaled,
             "updated": intervention_events,
@@ -103,19 +104,23 @@ class JournalFold:
     def _on_started(self, happening: Happening) -> EventList:
         arguments: list[Any] = happening.value or []
         self._signals = KNOWN_SIGNALS.get(happening.name, SIGNALS)
-        if state := carried_state_in_input(arguments[1]) if len(arguments) > 1 else None:
-            ended = self._collect_outcomes() if state.pending is None else []
-            self._iteration = state.iteration
-            self._setup, self._is_paused = state.setup, state.paused
-            self._current = JournalIteration()
-            if state.pending is not None:
-                self._current = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
-                self._current.take_reply(state.pending)
-                self._replied_at = happening.at
-            if state.setup is not None:
-                self._agent = state.setup.agent
-            return ended
+        carried = carried_state_in_input(arguments[1]) if len(arguments) > 1 else None
+        if carried is not None:
+            return self._on_segment_started(carried, happening.at)
         return self._with_agent_known(self._beginning.start_events(as_object(arguments[0] if arguments else None)))
+
+    def _on_segment_started(self, state: AgentState, at: datetime) -> EventList:
+        """Take over the carried state. A reply that waited for people keeps its calls open."""
+        ended = self._collect_outcomes() if state.pending is None else []
+        self._iteration, self._setup, self._is_paused = state.iteration, state.setup, state.paused
+        self._current = JournalIteration()
+        if state.pending is not None:
+            self._current = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
+            self._current.take_reply(state.pending)
+            self._replied_at = at
+        if state.setup is not None:
+            self._agent = state.setup.agent
+        return ended
 
     def _on_code_change(self, happening: Happening) -> EventList:
         """Add an entry if another build decides from here on. The first build makes none."""
@@ -133,11 +138,10 @@ class JournalFold:
         self._agent = self._beginning.agent
         return found
 
-    def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _on_scheduled(self, happening: Happening) -> Iterable[Event]:
         """Yield lazily: each entry gets the iteration that is current when it is yielded."""
         if happening.name not in names.PROMPT_ACTIVITIES:
-            if self._current.record_activity(happening.key):
-                yield from self._dispatch_calls(is_begun=True)
+            yield from self._dispatch_if_first(happening.key)
             return
         yield from self._collect_outcomes()
         request = ReasonRequest.model_validate(happening.value)
@@ -148,8 +152,8 @@ class JournalFold:
             yield "ContextCompacted", {**compacted, **self._summary}
             self._summary = {}
 
-    def _on_ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        readers: dict[str, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+    def _on_ended(self, happening: Happening) -> Iterable[Event]:
+        readers: dict[str, Callable[[Happening], Iterable[Event]]] = {
             **dict.fromkeys(names.MODEL_CALLS, self._on_side_model_call),
             names.READ_PAST: self._on_fork_read,
             "prepare": self._on_prepared,
@@ -167,7 +171,7 @@ class JournalFold:
             return []
         self._setup = Setup.model_validate(happening.value)
         self._agent = self._setup.agent
-        return [("Prepared", setup_events(self._setup))]
+        return [("Prepared", setup_data(self._setup))]
 
     def _on_summarised(self, happening: Happening) -> EventList:
         if happening.kind != "finished":
@@ -227,7 +231,7 @@ class JournalFold:
         failed = {**data, "action_count": len(places) or self._current.proposal_count, **known}
         return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
-    def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _on_recalled(self, happening: Happening) -> Iterable[Event]:
         """Add an entry for a recall before a reasoning step, which begins the next iteration."""
         yield from self._collect_outcomes()
         self._iteration = recall_iteration(happening.key) or self._iteration
@@ -236,21 +240,26 @@ class JournalFold:
     def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
-        begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(happening.key) else []
-        spec = self._setup.tool(happening.name) if self._setup else None
+        begun = self._dispatch_if_first(happening.key)
+        spec = self._tool(happening)
         effect_text = happening.effect_text if spec is not None and spec.effect == "irreversible" else ""
         self._current.record_end(happening.key, outcome, happening.text, self._shown_value(happening), effect_text)
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
     def _shown_value(self, happening: Happening) -> Any:
         """Return the value of a call, unless it is too large for an entry."""
-        spec = self._setup.tool(happening.name) if self._setup and happening.kind == "finished" else None
-        value = spec and spec.value_in(ToolOutput.model_validate(happening.value).content)
+        spec = self._tool(happening)
+        if spec is None or happening.kind != "finished":
+            return None
+        value = spec.value_in(ToolOutput.model_validate(happening.value).content)
         return value if len(to_json(value)) <= MAX_VALUE_BYTES else None
+
+    def _tool(self, happening: Happening) -> ToolSpec | None:
+        return self._setup.tool(happening.name) if self._setup else None
 
     def _on_retried(self, happening: Happening, outcome: str) -> EventList:
         """Add an entry for retries, if they are the whole recovery. The run itself notes any other recovery."""
-        spec = self._setup.tool(happening.name) if self._setup else None
+        spec = self._tool(happening)
         if spec is None or self._setup is None or not happening.failed_before:
             return []
         if tool_recovery(spec, self._setup.config).strategy != "retry":
@@ -271,7 +280,7 @@ class JournalFold:
             self._current.take_note(note)
             return [(note.event, self._current.note_with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
-        begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(place) else []
+        begun = self._dispatch_if_first(place)
         given = note.data.get("outcome")
         outcome = given if isinstance(given, str) else "ok"  # a decision's outcome is its fields
         self._current.record_end(place, outcome, str(note.data.get("error") or ""))
@@ -286,7 +295,7 @@ class JournalFold:
     def _on_delegated(self, happening: Happening) -> EventList:
         place = delegate_activity_id(happening.key)
         if happening.kind == "child_started":
-            begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(place) else []
+            begun = self._dispatch_if_first(place)
             given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
             return [*begun, ("DelegationStarted", {**self._current.call_data(place), **data})]
@@ -302,8 +311,8 @@ class JournalFold:
         unused: EventList = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
         return [*self._collect_outcomes(), *unused, ("Terminated", termination_data(happening))]
 
-    # If a call has failed, this waits for the next iteration, because the call may still be recovered.
     def _collect_if_complete(self) -> EventList:
+        """Add the entry if every call has succeeded. A failed one may still be recovered, until the next iteration."""
         return self._collect_outcomes() if self._current.is_complete else []
 
     def _collect_outcomes(self) -> EventList:
@@ -316,6 +325,10 @@ class JournalFold:
     def _dispatch_if_final(self) -> EventList:  # after the last verdict of the gate, a person or a critic
         undispatched = self._current.undispatched_verdicts
         return self._dispatch_calls(is_begun=True) if undispatched is not None and undispatched.is_final else []
+
+    def _dispatch_if_first(self, activity_id: str) -> EventList:
+        """Record an activity. The first sign that the reply's calls are carried out adds the entry about that."""
+        return self._dispatch_calls(is_begun=True) if self._current.record_activity(activity_id) else []
 
     def _dispatch_calls(self, *, is_begun: bool) -> EventList:
         """Add an entry for the calls that are carried out. If there are none, also add the entry for their outcomes."""
