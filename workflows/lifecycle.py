@@ -211,7 +211,7 @@ class Lifecycle(RunHandlers, Generic[T]):
         Invalid input fails the run as `InvalidInput`, which is not retryable.
         """
         if self._problem:
-            raise self._invalid_input(self._problem)
+            raise self._end_as_invalid_input(self._problem)
         return await run_to_completion(self._run, self._run_and_finish())
 
     async def _run_and_finish(self) -> T:
@@ -243,17 +243,17 @@ class Lifecycle(RunHandlers, Generic[T]):
         except Interrupted:
             return
         except InvalidInput as error:
-            raise self._invalid_input(str(error)) from None
+            raise self._end_as_invalid_input(str(error)) from None
         except ActivityError as error:
             if is_invalid_input(error):
-                raise self._invalid_input(failure_message(error)) from error
+                raise self._end_as_invalid_input(failure_message(error)) from error
             reason = "timeout" if is_out_of_time(error) else "error"
             run.change_state(observe.with_stop, Stop(reason, failure_text(error)))
             return
         run.change_state(with_unpinned_server_taint)
         show_start(run)
 
-    def _invalid_input(self, problem: str) -> ApplicationError:
+    def _end_as_invalid_input(self, problem: str) -> ApplicationError:
         """Return the failure of the run, and end the run, so that its status shows the end."""
         self._run.change_state(observe.with_stop, Stop("error", f"InvalidInput: {problem}"))
         self._run.change_state(with_run_over)

@@ -27,7 +27,7 @@ from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, is_acting_step, task_outcome
 from orga.workflows.phases.control.ask_people import ask_for_answer
-from orga.workflows.phases.control.run import CutShort, Interrupted
+from orga.workflows.phases.control.run import CutShort, Interrupted, are_done
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.critics import call_objection
 from orga.workflows.phases.delegation import execute_tool_call
@@ -76,7 +76,7 @@ async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio
     if tasks:
         await run.settle_tasks([task for task in tasks.values() if task not in sagas], run.is_interrupted)
     if sagas:
-        await workflow.wait_condition(lambda: all(task.done() for task in sagas))
+        await workflow.wait_condition(lambda: are_done(sagas))
 
 
 def _reply_outcome(result: GateResult, task: asyncio.Task[Outcome] | None) -> Outcome:

@@ -14,7 +14,7 @@ from orga.workflows.decisions import limits
 from orga.workflows.decisions.continue_as_new import can_continue_as_new, with_end_if_outgrown
 from orga.workflows.decisions.result import agent_run_details
 from orga.workflows.phases.control.ask_people import ask_people, withdraw_question
-from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted
+from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, are_done
 from orga.workflows.phases.control.visibility import show_progress_now, upsert_attributes
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
@@ -101,8 +101,8 @@ class Run(ControlledRun[AgentState]):
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Settle the tasks. If `waits_for_cut_calls`, also wait for those that ignore their cancellation."""
         await super().settle_tasks(tasks, is_cut_short)
-        if self.waits_for_cut_calls and self.is_interrupted() and not all(task.done() for task in tasks):
-            await workflow.wait_condition(lambda: self.is_waiting_given_up or all(task.done() for task in tasks))
+        if self.waits_for_cut_calls and self.is_interrupted() and not are_done(tasks):
+            await workflow.wait_condition(lambda: self.is_waiting_given_up or are_done(tasks))
 
     def stop_reason(self) -> Stop | None:
         """Return why the run ends now, or None. An abort, which `limit_stop` returns, comes before any other reason."""

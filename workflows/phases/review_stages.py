@@ -211,7 +211,7 @@ ANSWER_STAGE_PASSES: Mapping[StageName, StagePass] = {
     "critics": review_answer,
 }
 
-ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
+_MAY_ASK: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
     "approval": lambda run, gated: bool(_held_indexes(gated.results)),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
@@ -219,10 +219,14 @@ ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
 
 
 def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:
-    """Return True if a stage has nothing to do. If there are questions, it may have to withdraw one."""
+    """Return True if a stage has nothing to do: no part of the setup that it needs, or nothing to ask people.
+
+    A stage that asks people is not idle while there are questions, because it may have to withdraw one.
+    """
     if stage.needs:
         return not getattr(run.setup, stage.needs)
-    return stage.name in ASKS_PEOPLE and not run.state.questions and not ASKS_PEOPLE[stage.name](run, gated)
+    may_ask = _MAY_ASK.get(stage.name)
+    return may_ask is not None and not run.state.questions and not may_ask(run, gated)
 
 
 async def pass_review_stages(run: Run, gated: GatedReply) -> GatedReply:

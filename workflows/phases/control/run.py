@@ -7,7 +7,7 @@ task early. The code after the activity then runs in the next task, but during a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -70,6 +70,10 @@ CutShort = Callable[[], bool]
 def never() -> bool:
     """Return False: no other condition ends the wait."""
     return False
+
+
+def are_done(tasks: Iterable[asyncio.Task[Any]]) -> bool:
+    return all(task.done() for task in tasks)
 
 
 T = TypeVar("T")
@@ -232,20 +236,19 @@ class ControlledRun(Generic[S]):
 
         Only an interruption starts a timer. Otherwise the wait adds nothing to the history.
         """
-        await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
+        await workflow.wait_condition(lambda: are_done(tasks) or is_cut_short())
         running = [task for task in tasks if not task.done()]
+        if not running:
+            return
         for task in running:
             task.cancel()
-        if running:
-            try:
-                await workflow.wait_condition(
-                    lambda: all(task.done() for task in running),
-                    timeout=CANCEL_GRACE_S,
-                    timeout_summary="for what was cancelled to end",
-                )
-            except TimeoutError:
-                workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
-                self.given_up += [task for task in running if not task.done()]
+        try:
+            await workflow.wait_condition(
+                lambda: are_done(running), timeout=CANCEL_GRACE_S, timeout_summary="for what was cancelled to end"
+            )
+        except TimeoutError:
+            workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
+            self.given_up += [task for task in running if not task.done()]
 
     async def wait_for_result(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
         """Return the task's result. Raise Interrupted if it is cut short before it succeeds."""
@@ -266,9 +269,7 @@ class ControlledRun(Generic[S]):
 
     async def wait_for_abandoned_tasks(self) -> None:
         """Wait for the tasks that were given up, because they could still act. An abort ends the wait."""
-        await workflow.wait_condition(
-            lambda: self.state.aborted is not None or all(task.done() for task in self.given_up)
-        )
+        await workflow.wait_condition(lambda: self.state.aborted is not None or are_done(self.given_up))
         self.given_up.clear()
 
     @property

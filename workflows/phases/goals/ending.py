@@ -16,7 +16,6 @@ from orga.workflows.decisions.goals.endings import (
     has_done_step,
     with_end_postponed,
 )
-from orga.workflows.decisions.goals.planners import planner_for
 from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
 from orga.workflows.decisions.result import with_all_keys
 from orga.workflows.decisions.review_stages import is_in_question
@@ -30,7 +29,7 @@ from orga.workflows.phases.reason import paused_reply
 from orga.workflows.phases.review_stages import conclude_reply
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.deliveries import Channel, Delivered
-from orga.workflows.types.goals.pursuit import GoalResult, GoalState
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.goals.requests import GoalRequest
 from orga.workflows.types.names import DELIVER
 from orga.workflows.types.state import AgentState
@@ -69,8 +68,8 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
 async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
     """Add a final answer after the gate and the stages. With `is_planned`, the planner gives it, and not the model."""
 
-    def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
-        return request.with_answer(planner_for(state).answer(state, ending)) if is_planned else request
+    def with_planned(request: GoalRequest) -> GoalRequest:
+        return request.with_answer(run.planner.answer(run.goal, ending)) if is_planned else request
 
     if _is_ending_withdrawn(run):
         return

@@ -1,12 +1,11 @@
 """The phases of a goal: plan, execute, evaluate, compress, decide, ask, review. Each sets the next one in the state."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.questions import build_question
 from orga.workflows.decisions.goals import prompts, pursue, review
-from orga.workflows.decisions.goals.planners import planner_for
 from orga.workflows.decisions.goals.plans import calls_mismatch
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.phases import act, gate
@@ -20,7 +19,6 @@ from orga.workflows.phases.recovery import resolve_repeated_calls
 from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
 from orga.workflows.types.goals.pursuit import GoalPhase, GoalState
 from orga.workflows.types.goals.requests import GoalReply
-from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import PLAN, ProposedStep, Verdict
@@ -61,7 +59,7 @@ def _round_problem(run: GoalRun, proposed: ProposedReply) -> str:
     if proposed.classified.kind != "calls":
         return "make the calls of this round, whole"
     due, calls = run.goal.pursuit.due_steps, proposed.classified.reply.calls
-    return calls_mismatch(calls, due, _planned_calls(run.goal), run.setup)
+    return calls_mismatch(calls, due, run.planned_calls, run.setup)
 
 
 async def _propose_round(run: GoalRun) -> ProposedReply | None:
@@ -74,18 +72,13 @@ async def _propose_round(run: GoalRun) -> ProposedReply | None:
     due = run.goal.pursuit.due_steps
     if not due or (is_guided and _decide_by_rules(run, run.planner.reconsider)):
         return None
-    unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
+    unplanned = [step for step, call in zip(due, run.planned_calls, strict=True) if call is None]
     return await ask_goal_prompt(
         run,
         "goal_input",
         lambda state: prompts.input_prompt(state, unplanned or due, is_planned=not unplanned),
-        lambda state, request: request.with_round(_planned_calls(state)),
+        lambda request: request.with_round(run.planned_calls),
     )
-
-
-def _planned_calls(state: GoalState) -> Sequence[ToolCall | None]:
-    """Return the plan's call for each step of the round. None: the model has to write its arguments."""
-    return planner_for(state).calls(state)
 
 
 async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:

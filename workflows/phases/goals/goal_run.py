@@ -22,6 +22,7 @@ from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import Setup
@@ -57,6 +58,11 @@ class GoalRun(Run):
     def planner(self) -> Planner:
         """The model or the pipeline that plans this goal."""
         return planner_for(self.goal)
+
+    @property
+    def planned_calls(self) -> Sequence[ToolCall | None]:
+        """The plan's call for each step of the round. None: the model has to write its arguments."""
+        return self.planner.calls(self.goal)
 
     @property
     def pipeline_name(self) -> str:
@@ -101,7 +107,7 @@ async def ask_goal_prompt(
     run: GoalRun,
     prompt_name: GoalPromptName,
     prompt: Callable[[GoalState], str],
-    with_given: Callable[[GoalState, GoalRequest], GoalRequest] = lambda _, request: request,
+    with_given: Callable[[GoalRequest], GoalRequest] = lambda request: request,
 ) -> ProposedReply | None:
     """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
@@ -115,7 +121,7 @@ async def ask_goal_prompt(
     """
 
     def request(iteration: int, context: ContextRef) -> GoalRequest:
-        return with_given(run.goal, GoalRequest(iteration=iteration, context=context))
+        return with_given(GoalRequest(iteration=iteration, context=context))
 
     await act.send_requeued_letters(run)
     await pause_checkpoint(run, may_continue_as_new=True)
