@@ -73,7 +73,7 @@ class DeliverActivities:
         if is_unsure and not channel.is_repeatable:
             raise _unsure_delivery_error("an attempt was cut off")
         try:
-            async with heartbeats(lambda: None):
+            async with heartbeats():
                 await channel.deliver(self._secrets.redact_record(request), current_run_key())
         except NotifyError as error:
             if channel.is_repeatable or not error.may_have_arrived:
@@ -112,7 +112,7 @@ class NotifyActivities:
     async def notify(self, notification: Notification) -> None:
         try:
             with stops_as_failures():
-                async with heartbeats(lambda: None):
+                async with heartbeats():
                     await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:
             delay_s = error.retry_after_s

@@ -80,7 +80,7 @@ class PastActivities:
         """Return the past, bounded to the size of one payload. A mistake in the starter's input is a final failure."""
         try:
             fork_input = parse_goal_fork(values) if _is_for_goal() else parse_fork(values)
-            async with heartbeats(dict[str, str]):
+            async with heartbeats():
                 return await self._pasts.shared_past(fork_input)
         except InvalidInput as error:
             raise _starter_error(str(error)) from None

@@ -79,7 +79,7 @@ HEARTBEAT_INTERVAL_S = 2 * CHANGED_HEARTBEAT_S
 
 
 @asynccontextmanager
-async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
+async def heartbeats(details: Callable[[], Any] = lambda: None) -> AsyncGenerator[None]:
     """Send heartbeats with `details()` until the block ends. Changed details are sent sooner.
 
     In a local activity or outside of activities there are no heartbeats, and this does nothing.
@@ -101,7 +101,7 @@ async def application_code(what: str, redact: Callable[[str], str]) -> AsyncGene
     Its errors become retryable, and secrets in them are hidden.
     """
     try:
-        async with heartbeats(lambda: None):
+        async with heartbeats():
             yield
     except Exception as error:
         text = redact(f"{what} failed: {type(error).__name__}: {error_text(error)}")

@@ -76,20 +76,20 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     except asyncio.CancelledError:
         grace_s = ENDING_S
         if is_awaited:
-            await _cancel_and_wait(call, spec, limit_s - (time.monotonic() - began))
+            await _give_rest_of_time(call, spec, limit_s - (time.monotonic() - began))
             grace_s = REPORT_S / 2  # the server gives up `REPORT_S` after the limit
-        if not await _cancel_call(call, spec.name, grace_s):
+        if not await _has_ended_after_cancel(call, spec.name, grace_s):
             raise
         return call.result()
     if done:
         return call.result()
-    has_ended = await _cancel_call(call, spec.name, REPORT_S / 2)
+    has_ended = await _has_ended_after_cancel(call, spec.name, REPORT_S / 2)
     text = f"{spec.name} took longer than its {limit_s:g} s"
-    if spec.options.isolation == "thread":  # only the wait for the thread has ended
+    if spec.options.isolation == "thread":  # only the wait for the thread can have ended
         text += " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
-        has_ended = False
-    error_type = ToolError if has_ended else AbandonedCall
-    raise error_type(text, kind=TIME_LIMIT, retryable=True)
+    elif has_ended:
+        raise ToolError(text, kind=TIME_LIMIT, retryable=True)
+    raise AbandonedCall(text, kind=TIME_LIMIT, retryable=True)
 
 
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
@@ -100,7 +100,7 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
         raise ToolError(f"{type(error).__name__}: {error}", kind=type(error).__name__, acted="maybe") from None
 
 
-async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
+async def _give_rest_of_time(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
     """Cancel the call and wait until it ends, its time is up, or the worker stops.
 
     A call in a thread is not cancelled, because that would only end the wait for the thread.
@@ -113,7 +113,8 @@ async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: floa
     stopping.cancel()
 
 
-async def _cancel_call(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
+async def _has_ended_after_cancel(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
+    """Cancel the call. Return False if it has not ended within `grace_s`, and is left to itself."""
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=grace_s)
     if not done:

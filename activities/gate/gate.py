@@ -163,7 +163,7 @@ class GateActivities:
             except TimeoutError:
                 return _denial(f"the policy engine was too slow: nothing about {name} within {allowed_s:g} s")
 
-        async with heartbeats(lambda: None):
+        async with heartbeats():
             return tuple(await asyncio.gather(*(verdict(name, judge) for name, judge in judged)))
 
     async def _judge_answer(self, request: GateRequest) -> Verdict:
