@@ -19,7 +19,7 @@ def failure_text(error: BaseException) -> str:
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
         text = _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out")
-        earlier_failure = cause.last_heartbeat_details and cause.cause
+        earlier_failure = cause.cause if cause.last_heartbeat_details else None
         return f"{text} ({earlier_failure})" if earlier_failure else text
     if isinstance(cause, ApplicationError):
         if cause.type == CIRCUIT_OPEN:
