@@ -1,9 +1,9 @@
 """Finds and reads `orga.toml`, applies the environment's settings, and refuses a file that needs trust and lacks it."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -108,23 +108,22 @@ def load_config(
         Untrusted: A ConfigError: the file asks for more than reading, and nobody has trusted it. Naming a file with
             `--config` or `ORGA_CONFIG` does not trust it.
     """
-    env = os.environ if env is None else env
-    inputs = _read_config(named, folder or Path.cwd(), env, named_by)
-    if not trusts_all(env):
+    inputs = read_config(named, folder=folder, env=env, named_by=named_by)
+    if not trusts_all(inputs.env):
         request = inputs.trust_request()
         if request and request.risks and not request.is_trusted:
             _refuse_misspelt(inputs)
             raise Untrusted(request)
-    return inputs.completed_config()
+    return inputs.config
 
 
-def _refuse_misspelt(inputs: "_ConfigInputs") -> None:
+def _refuse_misspelt(inputs: "ConfigInputs") -> None:
     """Raise ConfigError for misspelt tools, before the trust question, because a corrected file needs new trust."""
     from orga.client.config.known_input import misspelt_tools  # this import loads the tools
 
     lines = [
         f"{inputs.origin(('agents', agent, 'tools'))}: {problem}"
-        for agent, problems in misspelt_tools(inputs.config()).items()
+        for agent, problems in misspelt_tools(inputs.config).items()
         for problem in problems
     ]
     if lines:
@@ -132,26 +131,8 @@ def _refuse_misspelt(inputs: "_ConfigInputs") -> None:
 
 
 @dataclass(frozen=True)
-class ConfigSources:
-    config: OrgaConfig
-    origin: Callable[[tuple[str, ...]], str | None]
-    """Returns the variable or `FILE:LINE` that sets a key, or None if nothing sets it."""
-
-
-def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return the configuration that `load_config` would use, for display. It needs no trust. Raise its ConfigError."""
-    inputs = _read_config(named, folder, env)
-    return ConfigSources(inputs.completed_config(), inputs.origin)
-
-
-def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
-    """Return the trust request of the file or policy folder that `load_config` would use, or None if there is none."""
-    return _read_config(named, folder, env).trust_request()
-
-
-@dataclass(frozen=True)
-class _ConfigInputs:
-    """A file, if there is one, and the environment, whose settings override it."""
+class ConfigInputs:
+    """A file, if there is one, and the environment, whose settings override it. Reading them needs no trust."""
 
     env: Mapping[str, str]
     overrides: list[Setting]
@@ -164,15 +145,13 @@ class _ConfigInputs:
     hidden: Path | None = None
     """The file in a folder above that would hold if this one did not exist."""
 
-    def completed_config(self) -> OrgaConfig:
-        """Return the configuration with its file and its policy folder, which the file need not name."""
-        return with_policy_folder(self.config(), self.base).with_file(self.path)
-
+    @cached_property
     def config(self) -> OrgaConfig:
+        """The configuration. Trust is not checked here. An invalid configuration raises ConfigError."""
         if bare := bare_sections(self.env):
             raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
         try:
-            return self._validated()
+            return with_policy_folder(self._validated(), self.base).with_file(self.path)
         except ValidationError as error:
             raise ConfigError("\n".join(problem_lines(error, OrgaConfig, self._problem_source))) from None
 
@@ -192,7 +171,7 @@ class _ConfigInputs:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def origin(self, key: tuple[str, ...]) -> str | None:
-        """Return the variable, or the file and line, that sets the key, or None."""
+        """Return the variable, or the file and line, that sets the key, or None if nothing sets it."""
         for setting in self.overrides:
             if key[: len(setting.path)] == setting.path:
                 return setting.variable
@@ -218,7 +197,7 @@ class _ConfigInputs:
         try:
             config = OrgaConfig.model_validate(self.file, extra="forbid")
         except ValidationError:  # the file may be valid only with the user's variables
-            config = self.config()
+            config = self.config
         return file_trust_request(self.path, self.text, config, found)
 
     def _policies_risk(self, user: UserSettings) -> Risk | None:
@@ -233,16 +212,24 @@ class _ConfigInputs:
         return policies_risk(folder, user) if folder else None
 
 
-def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _ConfigInputs:
+def read_config(
+    named: Path | None = None,
+    *,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    named_by: str = "--config",
+) -> ConfigInputs:
+    """Return what `load_config` makes the configuration of. The arguments are the same."""
+    folder, env = folder or Path.cwd(), os.environ if env is None else env
     path = _find_config(named, folder, env, named_by)
     if path is None:
-        return _ConfigInputs(env, settings(env, {}), folder)
+        return ConfigInputs(env, settings(env, {}), folder)
     is_named = bool(named or env.get(VARIABLE))
     require_owner(path, env, named=is_named)
     text = _read_text(path)
     file = _parse_file(text, path)
     hidden = None if is_named else config_above(path)
-    return _ConfigInputs(env, settings(env, file), path.parent, path, text, file, hidden)
+    return ConfigInputs(env, settings(env, file), path.parent, path, text, file, hidden)
 
 
 def _find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str) -> Path | None:

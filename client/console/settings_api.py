@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from pydantic import Field
 
 from orga.activities.text.secrets import KnownSecrets
-from orga.client.config.file import ConfigSources, config_sources
+from orga.client.config.file import ConfigInputs, read_config
 from orga.client.config.run_time import RunTimeRules, setting_paths, value_at
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.openapi import json_schema
@@ -68,7 +68,7 @@ class FixedKey(Record):
     """The line of the file as `orga.toml:12`, or the variable."""
 
 
-def _fixed_keys(sources: ConfigSources) -> list[FixedKey]:
+def _fixed_keys(sources: ConfigInputs) -> list[FixedKey]:
     """Return the keys of the file and of variables that cannot be set at run time. Their values may be secret."""
     settable = set(setting_paths(sources.config).values())
     paths = [path for path in _set_paths(sources.config.model_dump(exclude_unset=True)) if path not in settable]
@@ -89,14 +89,12 @@ def _set_paths(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[KeyPat
             yield path
 
 
-def _items(sources: ConfigSources, default_model: str, values: Mapping[str, Any]) -> list[SettingItem]:
+def _items(sources: ConfigInputs, default_model: str, values: Mapping[str, Any]) -> list[SettingItem]:
     """Return all keys in the order of their sections. `values` have passed the checks."""
     return [_item(key, path, sources, default_model, values) for key, path in setting_paths(sources.config).items()]
 
 
-def _item(
-    key: str, path: KeyPath, sources: ConfigSources, default_model: str, values: Mapping[str, Any]
-) -> SettingItem:
+def _item(key: str, path: KeyPath, sources: ConfigInputs, default_model: str, values: Mapping[str, Any]) -> SettingItem:
     schema = _schema_at(path)
     kinds = as_objects(schema.get("anyOf")) or [schema]
     kind = next(each for each in kinds if each.get("type") != "null")
@@ -202,9 +200,11 @@ class SettingsToSave(CheckedInput):
     """JSON values by key."""
 
 
-def sources_of(call: Call[Any]) -> ConfigSources:
+def sources_of(call: Call[Any]) -> ConfigInputs:
     """Return the configuration in the console's folder, with the source of each key. No code of it is run."""
-    return config_sources(call.console.config_file, folder=Path.cwd(), env=os.environ)
+    sources = read_config(call.console.config_file)
+    _ = sources.config  # reads the policy folder, which may take time, in the thread of this call
+    return sources
 
 
 def without_secrets(value: Any) -> Any:

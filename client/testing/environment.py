@@ -197,13 +197,11 @@ async def environment(
     Raises:
         ServerUnavailable: There is no server. The text shows what was tried and what to do.
     """
-    if time_skipping:
-        async with skipping_server(with_our_converter(data_converter)) as found:
-            yield Environment(found)
-        return
-    async with local_server(with_our_converter(data_converter)) as found:
-        await register_missing(found.client)
-        yield Environment(found)
+    converter = with_our_converter(data_converter)
+    async with skipping_server(converter) if time_skipping else local_server(converter) as temporal:
+        if not time_skipping:
+            await register_missing(temporal.client)
+        yield Environment(temporal)
 
 
 @asynccontextmanager

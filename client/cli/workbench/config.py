@@ -16,7 +16,7 @@ from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecre
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, terminal_line, write_json, write_note, write_result
-from orga.client.config.file import FILE_NAME, ConfigSources, config_sources, config_trust_request, load_config
+from orga.client.config.file import FILE_NAME, ConfigInputs, load_config, read_config
 from orga.client.config.known_input import RequestedNames, require_agent
 from orga.client.config.listed import agent_json, model_text
 from orga.client.config.policy import FOLDER
@@ -61,7 +61,7 @@ async def show(
 
     Example: orga config show --changed --json
     """
-    sources = config_sources(config, folder=Path.cwd(), env=os.environ)
+    sources = read_config(config)
     known = await _with_run_time_values(effective_values(sources, os.environ), config)
     shown = [value for value in known if key is None or value.key == key or value.key.startswith(f"{key}.")]
     if not shown:
@@ -76,11 +76,7 @@ async def show(
     key_width, text_width = (max(map(len, column), default=0) for column in (keys, texts))
     for value, key_text, text in zip(shown, keys, texts, strict=True):
         write_result(f"{key_text:<{key_width}}  {text:<{text_width}}  {value.origin}")
-    write_note(
-        f"orga.toml: {sources.config.file}"
-        if sources.config.file
-        else "no orga.toml here or above; orga init writes one"
-    )
+    write_note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
 
 
 def agents(
@@ -97,7 +93,7 @@ def agents(
     """
     from orga.activities.adapters.agents.agents import with_default_agent
 
-    settings = config_sources(config, folder=Path.cwd(), env=os.environ).config
+    settings = read_config(config).config
     listed = (
         with_default_agent(settings.agents) if name is None else {name: require_agent(RequestedNames(name), settings)}
     )
@@ -194,7 +190,7 @@ class EffectiveValue:
         return self.origin.startswith(DEFAULT)
 
 
-def effective_values(sources: ConfigSources, env: Environment) -> list[EffectiveValue]:
+def effective_values(sources: ConfigInputs, env: Environment) -> list[EffectiveValue]:
     """Return all keys in the order of the sections. Raise ServerUnavailable for unreadable Temporal settings."""
     from orga.activities.adapters.agents.agents import with_default_agent
 
@@ -317,7 +313,7 @@ def _find_config(path: Path | None) -> TrustRequest:
         file, folder = None, folder / file.parent
     if file is not None and not file.is_file():
         raise UsageError(f"{file}: is not a file. Name a configuration, or the folder of an orga.toml")
-    request = config_trust_request(file, folder=folder, env=os.environ)
+    request = read_config(file, folder=folder).trust_request()
     if request is None:
         raise UsageError("there is no orga.toml here or above, and no policies that need trust. Name a file")
     return request

@@ -14,7 +14,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import interruptible_prompt
 from orga.client.cli.options import Json
 from orga.client.cli.shown.text import write_document, write_json, write_note, write_result
-from orga.client.config.file import FILE_NAME, config_above, config_trust_request
+from orga.client.config.file import FILE_NAME, config_above, read_config
 from orga.client.config.known_input import model_problem, require_model
 from orga.client.config.policy import FOLDER
 from orga.client.config.sections import ModelsConfig
@@ -123,7 +123,7 @@ def _trust_file(file: Path) -> list[str]:
     A file without such settings is trusted too, because it would need trust once a Temporal server is set. But if the
     folder has policies, which somebody else may have put there, they are not trusted here.
     """
-    request = config_trust_request(file.absolute(), folder=Path.cwd(), env=os.environ)
+    request = read_config(file.absolute()).trust_request()
     if request is None or (not request.risks and (file.parent / FOLDER).exists()):
         return []
     trust_digest(request.path, request.digest)

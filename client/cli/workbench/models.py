@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,7 @@ from orga.client.cli.commands import DefaultCommandGroup
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import hanging_lines, terminal_line, write_json, write_note, write_result
-from orga.client.config.file import config_sources, load_config
+from orga.client.config.file import load_config, read_config
 from orga.client.config.known_input import RequestedNames, models_of
 from orga.client.config.listed import ModelFacts, ModelRow, checked_rows, model_facts, model_rows
 from orga.client.config.sections import OrgaConfig
@@ -63,7 +62,7 @@ async def list_models(
     Example: orga models anthropic --json
     """
     # --check sends keys to addresses of the configuration, so it must be trusted
-    settings = load_config(config) if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
+    settings = load_config(config) if check else read_config(config).config
     known = (*PROVIDERS, *settings.models.own_endpoints)
     if provider is not None and provider not in known:
         raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, known)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.config.file import config_trust_request, load_config
+from orga.client.config.file import load_config, read_config
 from orga.client.config.trust.check import Untrusted
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.start import module_command
@@ -410,7 +410,7 @@ def test_trust_covers_everything_that_a_command_runs(project: Path, command: lis
 
 
 def digest_of(project: Path) -> str:
-    asked = config_trust_request(folder=project, env={})
+    asked = read_config(folder=project, env={}).trust_request()
     assert asked
     return asked.digest
 

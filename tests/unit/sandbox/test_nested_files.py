@@ -9,7 +9,7 @@ import pytest
 from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, convention_items
 from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.activities.adapters.toml_text import MAX_DEPTH, TomlTooDeep, read_toml
-from orga.client.config.file import config_sources, config_trust_request, load_config
+from orga.client.config.file import load_config, read_config
 from orga.client.config.manifests import read_manifests
 from orga.client.errors import ConfigError
 from orga.client.policies.cases import BadCases, read_cases
@@ -49,11 +49,9 @@ def test_too_deeply_nested_toml_is_refused_by_every_reader(
         read_toml(text)
     for name, content in (("orga.toml", text), ("x.toml", MANIFEST + text), ("x.test.toml", CASE + text)):
         (tmp_path / name).write_text(content)
-    for read in (load_config, config_trust_request):
+    for read in (load_config, read_config):
         with pytest.raises(ConfigError, match=r"orga\.toml: its values are nested too deeply"):
             read(folder=tmp_path, env={})
-    with pytest.raises(ConfigError, match="nested too deeply"):
-        config_sources(None, folder=tmp_path, env={})
     _, [problem] = read_manifests([tmp_path / "x.toml"])
     assert "nested too deeply" in str(problem)
     with pytest.raises(BadCases, match="nested too deeply"):
