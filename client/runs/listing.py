@@ -125,19 +125,22 @@ class StatusQueries:
         return found
 
     async def _status(self, run: WorkflowExecution | ListedRun) -> AgentStatus | None:
-        queue_routing = self._routings[run.task_queue]
         handle = AgentHandle(self._client, run.id)
         try:
-            if queue_routing is not None and queue_routing.has_versions:
-                described = await handle.describe()
-                if not queue_routing.may_serve(described):
-                    self.lacking[run.id] = await needed_worker(described)
-                    return None
-            elif queue_routing is not None and not queue_routing.polled:
-                return None
-            return await handle.status()
+            return await handle.status() if await self._may_answer(handle, self._routings[run.task_queue]) else None
         except Exception:  # it gives no answer that this client can decode: a codec may raise anything
             return None
+
+    async def _may_answer(self, handle: AgentHandle, queue_routing: Routing | None) -> bool:
+        if queue_routing is None:  # the server does not report its workers
+            return True
+        if not queue_routing.has_versions:
+            return bool(queue_routing.polled)
+        described = await handle.describe()
+        if queue_routing.may_serve(described):
+            return True
+        self.lacking[handle.id] = await needed_worker(described)
+        return False
 
 
 async def read_statuses(client: Client, runs: Sequence[WorkflowExecution | ListedRun]) -> dict[str, AgentStatus]:
