@@ -51,6 +51,8 @@ STREAMS = 500
 """Open streams of all visitors."""
 RUN = "run:"
 """The topic of a run begins with this."""
+LISTS = frozenset({"runs", "inbox"})
+"""The topics that depend on the viewer's tenants. Feeds of runs are the same for all."""
 
 
 @dataclass
@@ -88,8 +90,8 @@ class Hub:
         self._streams += Counter()  # drops names without streams
 
     def join(self, topic: str, tenants: Tenants, viewer: asyncio.Event) -> Feed[Any]:
-        """Add a viewer to the feed of a topic, and return the feed. Feeds of runs are the same for all tenants."""
-        key = (topic, tenants if topic in {"runs", "inbox"} else None)
+        """Add a viewer to the feed of a topic, and return the feed."""
+        key = (topic, tenants if topic in LISTS else None)
         running = self._feeds.get(key)
         if running is None or running.task.done():  # the feed of a missing run ends, but the run may exist now
             feed = self._new_feed(*key)
@@ -103,8 +105,10 @@ class Hub:
     def leave(self, feed: Feed[Any], viewer: asyncio.Event) -> None:
         """Remove a viewer. A feed ends `LINGER_S` after its last viewer has left."""
         feed.viewers.discard(viewer)
+        if feed.viewers:
+            return
         for key, running in self._feeds.items():
-            if running.feed is feed and not feed.viewers and running.linger is None:
+            if running.feed is feed and running.linger is None:
                 running.linger = asyncio.create_task(self._end_later(key, running))
 
     async def _follow(self, feed: Feed[Any]) -> None:
@@ -274,7 +278,7 @@ def _topics(text: str) -> list[str]:
     """Return the topics. An id may contain a comma, so a part that is no topic continues the id before it."""
     topics: list[str] = []
     for part in text.split(","):
-        if part in {"runs", "inbox"} or part.startswith(RUN):
+        if part in LISTS or part.startswith(RUN):
             topics.append(part)
         elif topics and topics[-1].startswith(RUN):
             topics[-1] += f",{part}"

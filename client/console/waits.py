@@ -119,16 +119,18 @@ def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[s
     """Return the waits of a run from its journal, for a run whose worker does not answer."""
     found: list[Wait] = []
     for wait_id, asked in questions.items():
-        data, kind = asked.entry.data, asked.entry.data.get("kind", "answer")
+        data = asked.entry.data
+        kind = data.get("kind", "answer")
+        is_call = kind == "call"
         if kind == "approval":  # each of its calls has an entry of its own
             continue
         shown = ShownQuestion(
             wait_id=wait_id,
-            kind="approval" if kind == "call" else kind,
+            kind="approval" if is_call else kind,
             since=asked.entry.timestamp,
             question=str(data.get("question") or f"approve {data.get('tool')}?"),
             queue=str(data.get("queue") or "default"),
-            data={"calls": [data]} if kind == "call" else data,
+            data={"calls": [data]} if is_call else data,
         )
         found += question_waits(run_id, task, agent, shown, {})
     return found
@@ -160,9 +162,10 @@ async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -
 
 
 def _policies_by_place(records: Sequence[IterationRecord]) -> dict[str, tuple[str, ...]]:
-    """Return the policies of each verdict. Calls show their own. Events show those of other proposals.
+    """Return the policies of each verdict, by its place.
 
-    Others are answers and plans, and calls that no reply has, such as a step of a saga and a requeued letter.
+    The records have them for the calls of replies. Only events have them for other proposals: answers, plans, and calls
+    that no reply has, such as a step of a saga or a requeued letter.
     """
     found: dict[str, tuple[str, ...]] = {}
     for record in records:
