@@ -27,6 +27,10 @@ class RunNotFound(OrgaError):
         super().__init__(text or f"{problem} {workflow_id!r}; `orga list` shows the ids")
 
 
+HISTORY_GONE = "the server no longer has its history: the run was deleted, or it ended too long ago for the retention"
+"""The problem of a run that other runs or a list refer to. The error about an id that a person typed is RunNotFound."""
+
+
 class IdTaken(OrgaError):
     """A new run has the id of a run that exists."""
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import GateActivities
 from orga.activities.ports import PolicyEngine
-from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.client.errors import HISTORY_GONE, NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import RunConverters, converters_of
@@ -202,7 +202,8 @@ async def run_audits(
         except (RunNotFound, NotAnAgent) as error:
             if run in named:
                 raise
-            audited = _AuditedRun(RunAudit(run, not_rebuilt=(str(error),)), delegates=[])
+            problem = HISTORY_GONE if isinstance(error, RunNotFound) else str(error)
+            audited = _AuditedRun(RunAudit(run, not_rebuilt=(problem,)), delegates=[])
         yield audited.audit
         waiting = [*audited.delegates, *waiting]
 

@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
 
 from orga.activities.gate.permits import ActivityIdentity, PermitKeys, SignedCall
-from orga.client.errors import NotAnAgent, RunNotFound
+from orga.client.errors import HISTORY_GONE, NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import converters_of
@@ -182,7 +182,9 @@ async def verify(
     for delegated in delegates:
         try:
             checks += (await verify(client, delegated, permits=permits, report=report)).checks
-        except (RunNotFound, NotAnAgent) as error:
+        except RunNotFound:
+            checks.append(Check("delegate", delegated, ok=False, detail=HISTORY_GONE))
+        except NotAnAgent as error:
             checks.append(Check("delegate", delegated, ok=False, detail=str(error)))
     return Verification(workflow_id, tuple(checks))
 

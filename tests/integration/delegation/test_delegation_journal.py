@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
+from orga.client.errors import HISTORY_GONE, RunNotFound
+from orga.client.history.chain import RunChain, run_chain
 from orga.client.journal.reading import read_journal
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
@@ -83,7 +86,9 @@ async def _followed(client: Client, workflow_id: str) -> list[JournalEntry]:
     return [event async for event in AgentHandle(client, workflow_id).events() if isinstance(event, JournalEntry)]
 
 
-async def test_a_run_with_delegates_and_its_exported_journal_verify(client: Client) -> None:
+async def test_a_run_with_delegates_and_its_exported_journal_verify(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agents = PAIR | {"helper": agent("helper", "hand"), "hand": agent("hand")}
     scripts = {
         "lead": [delegates("helper", "helper"), answers("done")],
@@ -98,3 +103,14 @@ async def test_a_run_with_delegates_and_its_exported_journal_verify(client: Clie
     assert {check.workflow_id for check in found.checks} == {
         ran.handle.id + below for below in ("", ".1.0", ".1.1", ".1.0.1.0", ".1.1.1.0")
     }
+
+    gone = f"{ran.handle.id}.1.0"
+
+    async def chain_after_retention(client: Client, run: str) -> RunChain:
+        if run == gone:
+            raise RunNotFound(run)
+        return await run_chain(client, run)
+
+    monkeypatch.setattr("orga.client.proof.verify.run_chain", chain_after_retention)
+    [lacking] = [check for check in (await verify(client, ran.handle.id)).checks if not check.ok]
+    assert (lacking.name, lacking.workflow_id, lacking.detail) == ("delegate", gone, HISTORY_GONE)
