@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from temporalio.client import Client, WorkflowExecution
 from orga.activities.adapters.toml_text import read_toml
 from orga.client.config.file import nearest_config
 from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError
 from orga.client.server.home import user_path
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.tool_calls.sandbox import can_exist
@@ -102,11 +104,14 @@ def worker_command(workplace: Workplace | None) -> str:
 def command_in(workplace: Workplace, command: str) -> str:
     """Return the shell command that runs `command` with the folder, configuration, root and models of a workplace.
 
-    The run's starter wrote the workplace, so its texts may be anything.
+    The run's starter wrote the workplace, so its texts may be anything, and its paths may be unreadable.
     """
-    if not f"{workplace.folder}{workplace.config}{workplace.root}".isprintable():
+    paths = (workplace.folder, workplace.root, workplace.config or "")
+    if not all(path.isprintable() and can_exist(path) for path in paths):
         return command
-    nearest = nearest_config(Path(workplace.folder))
+    nearest: Path | None = None
+    with suppress(ConfigError, OSError):
+        nearest = nearest_config(Path(workplace.folder))
     other_config = _other_config(workplace, nearest)
     words: list[str] = []
     if workplace.folder != str(Path.cwd()):
@@ -127,7 +132,10 @@ def _other_config(workplace: Workplace, nearest: Path | None) -> Path | None:
     if workplace.config is None or workplace.config == str(nearest):
         return None
     config = Path(workplace.config)
-    return config if config.is_file() else None
+    with suppress(OSError):
+        if config.is_file():
+            return config
+    return None
 
 
 class _ModelSettings(NamedTuple):

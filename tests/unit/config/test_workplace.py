@@ -167,6 +167,8 @@ def test_the_address_of_each_provider_matters(variable: str, monkeypatch: pytest
             id="a shell with other models, and an invalid variable",
         ),
         pytest.param(HOME.model_copy(update={"folder": "/x\nforged"}), "orga worker", id="a name that forges lines"),
+        pytest.param(HOME.model_copy(update={"folder": "/" + "a" * 300}), "orga worker", id="an impossible folder"),
+        pytest.param(HOME.model_copy(update={"config": "/" + "a" * 300}), "orga worker", id="an impossible file"),
         pytest.param(
             HOME.model_copy(update={"root": "/srv/a b"}),
             "cd /home/me/a && ORGA_TOOLS__FILES__ROOT='/srv/a b' orga worker",
@@ -176,6 +178,13 @@ def test_the_address_of_each_provider_matters(variable: str, monkeypatch: pytest
 )
 def test_the_command_of_a_worker_is_shown(place: Workplace | None, expected: str) -> None:
     assert worker_command(place) == expected
+
+
+def test_a_folder_in_place_of_a_configuration_does_not_prevent_the_command(tmp_path: Path) -> None:
+    """Otherwise one run with such a folder, which any starter can name, would make every list of runs fail."""
+    (tmp_path / "orga.toml").mkdir()
+    place = HOME.model_copy(update=dict.fromkeys(("folder", "root"), str(tmp_path)))
+    assert worker_command(place) == f"cd {tmp_path} && orga worker"
 
 
 def test_in_the_same_folder_no_other_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
