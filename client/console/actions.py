@@ -117,8 +117,13 @@ class Target:
             )
         return await _wait_until_taken(self)
 
-    async def update(self, name: str, argument: Any, done: ActionAnswer) -> ActionAnswer:
-        """Send an update, wait until the run has taken it, and return `done`."""
+    async def decide(self, name: str, argument: dict[str, Any], done: ActionAnswer = _APPLIED) -> ActionAnswer:
+        """Send a decision, and return `done` once the run has taken it.
+
+        It is an update, which the run checks before it records it. Without a worker, it is a signal.
+        """
+        if not await self.takes_updates():
+            return await self.decide_by_signal(name, argument, done)
         update_id = derived_id(name, self.by, self.action_id)
         try:
             await self.exchange.update(name, argument, update_id=update_id)
@@ -126,15 +131,6 @@ class Target:
             if not await self.exchange.is_accepted(update_id):
                 raise
         return done
-
-    async def decide(self, name: str, argument: dict[str, Any], done: ActionAnswer = _APPLIED) -> ActionAnswer:
-        """Send a decision as an update, which the run checks before it records it. Without a worker, send a signal.
-
-        Return `done` once the run has taken it.
-        """
-        if await self.takes_updates():
-            return await self.update(name, argument, done)
-        return await self.decide_by_signal(name, argument, done)
 
     async def takes_updates(self) -> bool:
         """Return whether the action can be an update: a worker may answer it, and it was not sent as a signal before.
