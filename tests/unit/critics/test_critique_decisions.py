@@ -22,6 +22,7 @@ from orga.workflows.decisions.critique import (
     with_rejected_answer,
     with_round,
 )
+from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import LoopConfig
@@ -114,6 +115,11 @@ def _saga(*steps: dict[str, Any]) -> Any:
 )
 def test_a_critic_reviews_these_calls(tools: tuple[str, ...], call: Any, expected: bool) -> None:
     assert a_critic(tools=tools).reviews_call(call) is expected
+
+
+@pytest.mark.parametrize(("tools", "expected"), [((), True), (("pay",), False)], ids=["of answers", "of a tool"])
+def test_an_answer_is_in_question_if_a_critic_reviews_answers(tools: tuple[str, ...], expected: bool) -> None:
+    assert is_in_question(a_setup(critics=(a_critic(tools=tools),))) is expected
 
 
 def test_the_subject_of_a_review_is_the_call_or_the_answer() -> None:
