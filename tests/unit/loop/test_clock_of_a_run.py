@@ -33,7 +33,7 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Modules whose `now`, `time` and `time_ns` are forbidden. A run has its own `now`."""
 
 ASKED_BY = {
-    run.event_time.__name__: {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings_workflow.py"},
+    run.event_time.__name__: {"phases/control/run.py", "lifecycle.py", "settings_workflow.py"},
     run.live_time.__name__: {"phases/control/handlers.py", "phases/control/run.py"},
     run.workflow_task_clock.__name__: {"phases/control/lifetime.py", "phases/control/run.py"},
     run.wall_time.__name__: {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
@@ -134,10 +134,12 @@ def test_only_a_timer_or_a_handler_moves_the_clock(path: Path) -> None:
 def test_the_end_of_an_activity_moves_the_clock(path: Path) -> None:
     """Who schedules one hands it to `Run.wait_for_event`, there or in whoever calls the function around it.
 
+    `Run.wait_for_activity` does that, too.
+
     `run_agent` is for workflows of others, which have no clock of ours, and the workflow of one call has none either.
     """
     source = path.read_text()
     if path.name in {"children.py", "activity_call.py"}:
         return
     if "execute_activity(" in source or "start_child_workflow(" in source:
-        assert ".wait_for_event(" in source
+        assert ".wait_for_event(" in source or ".wait_for_activity(" in source
