@@ -21,6 +21,7 @@ from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, messages_without, ranges_of, shortened_message
+from orga.workflows.types.parts import OwnText
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, clip_json, json_prefix
@@ -372,7 +373,7 @@ def _shortened_message(message: Message, room: int) -> Message:
     if text == cut.text:
         return cut
     prefix = cut.with_text(text)  # the loop's own text at the end may be gone
-    return prefix if cut.ours == (0, 0) else prefix.with_ours((min(cut.ours[0], len(text)), 0))
+    return prefix.with_ours(OwnText(min(cut.ours.before, len(text)))) if any(cut.ours) else prefix
 
 
 def can_continue_as_new(state: AgentState) -> bool:

@@ -117,8 +117,8 @@ def spoken_text(message: Message) -> str:
 
 def _tool_text(message: Message) -> str:
     """Return the tool's own text. If the loop wrote the text, return the part that it quotes from another agent."""
-    text, (head, tail) = message.text, message.ours
-    return text[head : max(len(text) - tail, head)] or _delimited_text(text)
+    _, own, _ = message.ours.split(message.text)
+    return own or _delimited_text(message.text)
 
 
 def _delimited_text(text: str) -> str:

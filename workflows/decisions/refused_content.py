@@ -16,7 +16,7 @@ from orga.workflows.decisions.conversation import message_json_bytes, with_messa
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, latest_turn
 from orga.workflows.types.messages import Message, Ranges, masked_message, range_indexes, ranges_of
-from orga.workflows.types.parts import text_part
+from orga.workflows.types.parts import OwnText, text_part
 from orga.workflows.types.state import AgentState
 
 LEFT_OUT_TEXT = "[Left out: the content filter of the model's provider refused this text. Do without it.]"
@@ -87,7 +87,7 @@ def _is_untrusted(message: Message) -> bool:
 
 def _placeholder(message: Message) -> Message:
     if message.result is not None:
-        return message.with_parts((message.result.with_text(LEFT_OUT_TEXT).with_ours((len(LEFT_OUT_TEXT), 0)),))
+        return message.with_parts((message.result.with_text(LEFT_OUT_TEXT).with_ours(OwnText(len(LEFT_OUT_TEXT))),))
     if _is_untrusted(message):
         return Message.of("user", LEFT_OUT_TEXT)
     return message.with_parts((text_part(LEFT_OUT_TEXT),))

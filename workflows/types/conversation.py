@@ -114,11 +114,9 @@ def _message_as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[s
 def delimited_tool_text(message: Message, source: str) -> str:
     """Return the text of a tool message with the tool's own part delimited."""
     result = message.result or ResultPart(kind="result", text=message.text)
-    text, (head, tail) = result.text, result.ours
-    end = max(len(text) - tail, 0)
-    before, data, after = text[:head], text[head:end], text[max(head, end) :]
-    if (head or tail) and not data:
-        return text
+    before, data, after = result.ours.split(result.text)
+    if any(result.ours) and not data:
+        return result.text
     title = f"{'failure' if result.is_error else 'result'} of {source}"
     return f"{before}{delimited_text(data, title, result.call_id or '')}{after}"
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 from orga.workflows.types.models.tiers import FailedOver
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.parts import (
+    NO_OWN_TEXT,
     Block,
     MediaPart,
+    OwnText,
     Parts,
     ResultPart,
     ToolCall,
@@ -111,12 +113,12 @@ class Message(HasParts, Record):
         tool: str | None = None,
         *,
         is_error: bool = False,
-        ours: tuple[int, int] = (0, 0),
+        ours: OwnText = NO_OWN_TEXT,
         pinned: bool = False,
     ) -> Self:
         """Return the `tool` message that answers a call. Only what differs from the defaults is set."""
         given: dict[str, Any] = {"call_id": call_id, "tool": tool, "text": text, "is_error": is_error}
-        given["ours"] = None if ours == (0, 0) else ours
+        given["ours"] = ours if any(ours) else None
         result = ResultPart(kind="result", **{name: value for name, value in given.items() if value})
         return cls(role="tool", parts=(result,), pinned=True) if pinned else cls(role="tool", parts=(result,))
 
@@ -138,9 +140,8 @@ class Message(HasParts, Record):
         return self.result.is_error if self.result else False
 
     @property
-    def ours(self) -> tuple[int, int]:
-        """Characters at the beginning and at the end of a result that the loop wrote, not the tool."""
-        return self.result.ours if self.result else (0, 0)
+    def ours(self) -> OwnText:
+        return self.result.ours if self.result else NO_OWN_TEXT
 
     def with_parts(self, parts: Parts) -> Self:
         return replace_fields(self, {"parts": parts})
@@ -173,12 +174,12 @@ class Message(HasParts, Record):
         """Return the message with a line for each picture and document. The text of a reply has these lines already."""
         return self.without_media() if self.role == "assistant" else self.media_in_words(media_line)
 
-    def with_ours(self, ours: tuple[int, int]) -> Self:
+    def with_ours(self, ours: OwnText) -> Self:
         return self.with_parts((self.result.with_ours(ours), *self.parts[1:])) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
         """Return the message with a text that the loop wrote, not a tool."""
-        return self.with_text(text).with_ours((len(text), 0))
+        return self.with_text(text).with_ours(OwnText(len(text)))
 
 
 class ReplyFields(TypedDict, total=False):
@@ -282,12 +283,10 @@ def shortened_message(message: Message, max_bytes: int) -> Message:
     """Return the message with its text cut to `max_bytes` of UTF-8. The loop's text around a tool's text is not cut."""
     if len(message.text.encode()) <= max_bytes:
         return message
-    head, tail = message.ours
-    end = max(len(message.text) - tail, head)
-    before, data, after = message.text[:head], message.text[head:end], message.text[end:]
+    before, data, after = message.ours.split(message.text)
     if not data or message.role == "user":
         text = _without_middle(message.text, max_bytes)
-        return message.with_own_text(text) if head or tail else message.with_text(text)
+        return message.with_own_text(text) if any(message.ours) else message.with_text(text)
     room = max(max_bytes - len(before.encode()) - len(after.encode()), 0)
     return message.with_text(f"{before}{clip(data, room, CUT_HINT)}{after}")
 

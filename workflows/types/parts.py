@@ -5,7 +5,7 @@ back unchanged and in their place. A part of an unknown kind is refused, never d
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
@@ -53,6 +53,21 @@ class ToolCall(Record):
         return replace_fields(self, {"arguments": arguments})
 
 
+class OwnText(NamedTuple):
+    """The number of characters at the beginning and at the end of a text that the loop wrote, not the tool."""
+
+    before: int = 0
+    after: int = 0
+
+    def split(self, text: str) -> tuple[str, str, str]:
+        """Return the loop's beginning of the text, the tool's part, and the loop's end."""
+        end = max(len(text) - self.after, self.before)
+        return text[: self.before], text[self.before : end], text[end:]
+
+
+NO_OWN_TEXT = OwnText()
+
+
 class ResultPart(Record):
     """The answer to the call that `call_id` names."""
 
@@ -61,14 +76,13 @@ class ResultPart(Record):
     tool: str | None = None
     text: str = ""
     is_error: bool = False
-    ours: tuple[int, int] = (0, 0)
-    """Characters at the beginning and at the end that the loop wrote, not the tool."""
+    ours: OwnText = NO_OWN_TEXT
 
     def with_text(self, text: str) -> Self:
         """Return the result with another text. The loop's own part keeps its length."""
         return replace_fields(self, {"text": text})
 
-    def with_ours(self, ours: tuple[int, int]) -> Self:
+    def with_ours(self, ours: OwnText) -> Self:
         return replace_fields(self, {"ours": ours})
 
 

@@ -44,6 +44,7 @@ from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.parts import OwnText
 from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import AgentState
@@ -128,7 +129,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
             user("harbour"),
             user(LEFT_OUT_TEXT),
             user(LOST_GUIDANCE_TEXT.format(3)),
-            Message.of_result(LEFT_OUT_TEXT, ours=(len(LEFT_OUT_TEXT), 0)),
+            Message.of_result(LEFT_OUT_TEXT, ours=OwnText(len(LEFT_OUT_TEXT))),
         ),
         ["harbour"],
     ),

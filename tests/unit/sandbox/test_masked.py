@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.types.messages import Message, masked_message
+from orga.workflows.types.parts import OwnText
 from tests.support.values.core import user
 from tests.support.values.strategies import LAW, messages, texts
 
@@ -33,7 +34,7 @@ results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" *
     ],
 )
 def test_masked(message: Message, expected: str) -> None:
-    ours = (0, 0) if expected == message.text else (len(expected), 0)
+    ours = OwnText() if expected == message.text else OwnText(len(expected))
     assert masked_message(message) == message.with_text(expected).with_ours(ours)
 
 

@@ -152,8 +152,7 @@ def _step_value(state: GoalState, outcome: Outcome) -> Any:
     spec = state.tool(outcome.call.name)
     if spec is None or outcome.by:
         return None
-    head, tail = outcome.own_text_lengths
-    return spec.value_in(outcome.text[head : len(outcome.text) - tail])
+    return spec.value_in(outcome.tool_text)
 
 
 def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:

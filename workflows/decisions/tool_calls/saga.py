@@ -14,6 +14,7 @@ from orga.workflows.decisions.tool_calls.recovery import tool_recovery
 from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.parts import NO_OWN_TEXT
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
@@ -183,7 +184,9 @@ def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_byte
         done = Outcome(call=saga, status="ok", text="")
         return done.with_own_text(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *report]))
     effects = _remaining_effects_text(course)
-    failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {effects}", ours=(0, 0))
+    failed = Outcome(
+        call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {effects}", ours=NO_OWN_TEXT
+    )
     return failed.with_own_text(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {effects}", *report]))
 
 
@@ -231,10 +234,6 @@ def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) ->
 
 def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
     """Return the tool, the status of its call, and its text between lines that it cannot forge."""
-    head, tail = outcome.own_text_lengths
-    end = len(outcome.text) - tail
-    data = clip(outcome.text[head:end], share)
-    delimited = delimited_tool_text(
-        outcome.with_data(data).message(), call_source(outcome.call, specs(outcome.call.name))
-    )
-    return f"{outcome.call.name}: {outcome.status}\n{delimited}"
+    shortened = outcome.with_tool_text(clip(outcome.tool_text, share))
+    source = call_source(outcome.call, specs(outcome.call.name))
+    return f"{outcome.call.name}: {outcome.status}\n{delimited_tool_text(shortened.message(), source)}"

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.parts import MediaPart
+from orga.workflows.types.parts import NO_OWN_TEXT, MediaPart, OwnText
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 OutcomeStatus = Literal["ok", "failed", "denied", "invalid", "cancelled", "not_run"]
@@ -27,8 +27,8 @@ class Outcome(Record):
     """True if the call did not succeed but may have had its effect."""
     goes_on: bool = False
     """True if the call was cut off and the work that it began may still act."""
-    ours: tuple[int, int] | None = None
-    """Characters at the beginning and the end of the text that the loop wrote. None: `own_text_lengths` decides."""
+    ours: OwnText | None = None
+    """The loop's own part of the text. None: `own_text` decides."""
     by: str = ""
     """The tool that was called instead and returned the text."""
     media: tuple[MediaPart, ...] = ()
@@ -38,25 +38,28 @@ class Outcome(Record):
         return self.status in {"ok", "failed", "cancelled"}
 
     @property
-    def own_text_lengths(self) -> tuple[int, int]:
-        """Lengths of our own text: 0 for a result, the marker for a failure, everything for a call that never ran."""
+    def own_text(self) -> OwnText:
+        """Our own part of the text: none of a result, the marker of a failure, all for a call that never ran."""
         if self.ours is not None:
             return self.ours
         if self.status == "ok":
-            return (0, 0)
-        return (len(ERROR_MARKER), 0) if self.status == "failed" else (len(self.text), 0)
+            return NO_OWN_TEXT
+        return OwnText(len(ERROR_MARKER) if self.status == "failed" else len(self.text))
+
+    @property
+    def tool_text(self) -> str:
+        """The text without our own part."""
+        return self.own_text.split(self.text)[1]
 
     def with_own_text(self, before: str = "", after: str = "") -> "Outcome":
         """Return the outcome with our own text around it. Its text is then no longer the result of an activity."""
-        head, tail = self.own_text_lengths
-        ours = (head + len(before), tail + len(after))
+        ours = OwnText(self.own_text.before + len(before), self.own_text.after + len(after))
         return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
 
-    def with_data(self, data: str) -> Self:
+    def with_tool_text(self, text: str) -> Self:
         """Return the outcome with another text of the tool. Our own text around it stays."""
-        head, tail = self.own_text_lengths
-        end = len(self.text) - tail
-        return replace_fields(self, {"text": self.text[:head] + data + self.text[end:], "ours": (head, tail)})
+        before, _, after = self.own_text.split(self.text)
+        return replace_fields(self, {"text": f"{before}{text}{after}", "ours": self.own_text})
 
     def with_call(self, call: ToolCall) -> Self:
         return replace_fields(self, {"call": call})
@@ -78,15 +81,15 @@ class Outcome(Record):
         return replace_fields(self, {"result": None})
 
     def message(self) -> Message:
-        ours = self.own_text_lengths
-        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=ours).with_media(self.media)
+        is_error = self.status != "ok"
+        return tool_message(self.call, self.text, is_error=is_error, ours=self.own_text).with_media(self.media)
 
 
 ERROR_MARKER = "[Error] "
 """Begins the text of a failed call."""
 
 
-def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: tuple[int, int] = (0, 0)) -> Message:
+def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: OwnText = NO_OWN_TEXT) -> Message:
     return Message.of_result(text, call.call_id, call.name, is_error=is_error, ours=ours)
 
 
