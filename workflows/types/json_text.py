@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
@@ -136,8 +136,8 @@ def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> d
     try:
         values, error = [parsed_answer_json(text)], None
     except ValueError as caught:
-        values, is_whole = _embedded_values(_without_thinking(text.strip()))
-        error = None if is_whole and values else caught
+        found = _embedded_values(_without_thinking(text.strip()))
+        values, error = found.values, None if found.values and found.is_complete else caught
     objects = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
     in_lists_of_one = [value[0] for value in values if _is_list_of_objects(value) and len(value) == 1]
     nested = [inner for outer in objects for inner in _inner_objects(outer, keys[:1])]
@@ -193,30 +193,35 @@ _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
 _LIST = re.compile(r'\[\s*[]{["]')
 
 
-def _embedded_values(text: str) -> tuple[list[Any], bool]:
-    """Return the JSON values within a text, in order, and whether all that looks like JSON is valid.
+class _EmbeddedValues(NamedTuple):
+    """The JSON values within a text, in order."""
 
-    Nothing inside broken JSON is used: an object there may be an argument of the one that was meant.
-    """
-    values, at, is_whole = list[Any](), 0, True
+    values: list[Any]
+    is_complete: bool
+    """False if another part of the text looks like JSON but is invalid. The wanted value may be there."""
+
+
+def _embedded_values(text: str) -> _EmbeddedValues:
+    """Return the values. Nothing inside broken JSON is used: an object there may be an argument of the wanted one."""
+    values, at, is_complete = list[Any](), 0, True
     for _ in range(MAX_TRIES):
         opened = _OPENING_BRACKET.search(text, at)
         if opened is None:
-            return values, is_whole
+            return _EmbeddedValues(values, is_complete)
         at = opened.start()
         decoded = _json_at(text, at)
         region = decoded or _bracketed_text(text, at)
         try:
             values.append(parsed_answer_json(decoded or _TRAILING_COMMA.sub("", region)))
         except ValueError:
-            is_broken_json = not region or ('"' in region and ":" in region)
-            if text[at] == "[" and not _LIST.match(text, at):
-                region = "["  # a word in brackets
-            elif is_broken_json:
-                return values, False
-            is_whole = is_whole and ":" not in region
+            is_word_in_brackets = text[at] == "[" and not _LIST.match(text, at)
+            if is_word_in_brackets:
+                region = "["  # only the bracket is passed over, since JSON may follow it
+            elif not region or ('"' in region and ":" in region):  # broken JSON
+                break
+            is_complete = is_complete and ":" not in region
         at += len(region)
-    return values, False
+    return _EmbeddedValues(values, is_complete=False)
 
 
 def _json_at(text: str, at: int) -> str:

@@ -128,10 +128,14 @@ class GoalInput(CheckedInput):
             "max_total_tokens": config.max_total_tokens,
         }
         given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
-        attached = [attachment.model_dump(exclude_defaults=True) for attachment in self.attachments]
-        optional: dict[str, Any] = {"model": self.model, "tools": self.skills, "tenant": self.tenant}
-        optional |= {"trusted_context": self.trusted_context or None, "attachments": attached or None}
-        given |= {name: value for name, value in optional.items() if value is not None}
+        optional = {
+            "model": self.model,
+            "tools": self.skills,
+            "tenant": self.tenant,
+            "trusted_context": self.trusted_context,
+            "attachments": [attachment.model_dump(exclude_defaults=True) for attachment in self.attachments],
+        }
+        given |= {name: value for name, value in optional.items() if value}
         return check_input(AgentInput, given)
 
 
