@@ -89,7 +89,8 @@ def first_state(
     if is_fork(raw):
         return state_before_past(parse_fork(raw), origin, now)
     run_input = parse_input(raw)
-    if run_input.lineage != Lineage() and (not parent or run_input.lineage.parent != parent):
+    is_set_by_parent = bool(parent) and run_input.lineage.parent == parent
+    if run_input.lineage != Lineage() and not is_set_by_parent:
         raise InvalidInput("lineage: only a delegating run can set it; leave it out")
     return initial_state(run_input, effects_origin(run_input.lineage, origin), now)
 

@@ -17,7 +17,7 @@ from orga.workflows.decisions.conversation import fair_shares, message_json_byte
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.context import EMPTY_DIGEST
-from orga.workflows.types.control import Intervention, Stop
+from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, messages_without, ranges_of, shortened_message
@@ -128,14 +128,11 @@ def _with_light_output(state: AgentState) -> AgentState:
 
 def _with_light_inbox(state: AgentState) -> AgentState:
     rooms = fair_shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
-    inbox = tuple(_light_guidance(item, room) for item, room in zip(state.inbox, rooms, strict=True))
+    inbox = tuple(
+        item.with_shorter_text(json_prefix(clip_json(item.text, room), room))
+        for item, room in zip(state.inbox, rooms, strict=True)
+    )
     return state.with_control(inbox=inbox, inbox_bytes=sum(len(item.text.encode()) for item in inbox))
-
-
-def _light_guidance(item: Intervention, room: int) -> Intervention:
-    if len(to_json(item.text)) <= room:
-        return item
-    return item.with_cut(json_prefix(clip_json(item.text, room), room), item.size or len(item.text.encode()))
 
 
 def _with_light_streaks(state: AgentState) -> AgentState:

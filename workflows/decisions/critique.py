@@ -223,10 +223,12 @@ def with_critique_note(
         "round": rounds_used(state, critic),
         "then": then,
     }
-    optional = {"says_approved": assessment.says_approved, "usage": assessment.usage and assessment.usage.model_dump()}
-    texts = {"feedback": assessment.feedback or None, "error": assessment.failure or None, "call_id": call_id or None}
-    more = {key: value for key, value in (optional | texts).items() if value is not None}
-    return state.with_note("CritiqueEvaluated", **data, **more)
+    if assessment.says_approved is not None:
+        data["says_approved"] = assessment.says_approved
+    if assessment.usage is not None:
+        data["usage"] = assessment.usage.model_dump()
+    texts = {"feedback": assessment.feedback, "error": assessment.failure, "call_id": call_id}
+    return state.with_note("CritiqueEvaluated", **data, **{key: text for key, text in texts.items() if text})
 
 
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, assessment: Assessment) -> AgentState:

@@ -230,13 +230,13 @@ def lookups(
     """
     offered = {tool.name: tool for tool in tools}
     names = {**DEFAULT_TOOLS, **config.resolution_tools}
-    looked_up: list[Lookup] = []
+    looked_up, calls = list[Lookup](), 0
     for index, reference in enumerate(references):
         lookup = _lookup(index, reference, names.get(reference.ref_type, ""), offered)
-        if lookup.call is not None and room is not None:
-            room -= 1
-            if room < 0:
-                lookup = Lookup(reference, why="max_tool_calls leaves no call for it")
+        if lookup.call is not None and calls == room:
+            lookup = Lookup(reference, why="max_tool_calls leaves no call for it")
+        if lookup.call is not None:
+            calls += 1
         looked_up.append(lookup)
     return tuple(looked_up)
 

@@ -104,8 +104,9 @@ def spoken_text(message: Message) -> str:
     if message.role == "tool":
         return "" if message.tool in KNOWLEDGE_TOOLS else _tool_text(message)
     text = message.text
-    is_of_loop = goal_prompt_in(text) or text.startswith(_LOOP_TEXT_MARKERS)
-    if message.role != "user" or message.knowledge or message.summary or is_of_loop:
+    if message.role != "user" or message.knowledge or message.summary:
+        return ""
+    if goal_prompt_in(text) or text.startswith(_LOOP_TEXT_MARKERS):
         return ""
     if text.startswith(LOOKUPS_HEADER):
         return _delimited_text(text)
@@ -147,8 +148,12 @@ def _call_paths(call: ToolCall) -> Iterator[str]:
     for given in call.arguments.values():
         values = cast("list[object]", given) if isinstance(given, list) else [given]
         for value in islice(values, MAX_ARGUMENT_ITEMS):
-            if isinstance(value, str) and len(value) <= MAX_PATH_CHARS and (_is_path(value) or _FILE.fullmatch(value)):
+            if isinstance(value, str) and _names_file(value):
                 yield value
+
+
+def _names_file(text: str) -> bool:
+    return len(text) <= MAX_PATH_CHARS and (_is_path(text) or _FILE.fullmatch(text) is not None)
 
 
 def _terms_in(text: str) -> list[str]:
@@ -371,10 +376,11 @@ def _clipped_learnings(text: str) -> str:
 
 def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
     """Return the call that stores the run's learnings, or None if there are none or the run may not store them."""
-    settings, setup = state.config.knowledge, state.setup
-    if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
+    settings = state.config.knowledge
+    learns = settings is not None and settings.enabled and settings.auto_persist
+    if not learns or state.tool(STORE_KNOWLEDGE) is None:
         return None
-    if not text.strip() or is_no_answer(text) or setup.tool(STORE_KNOWLEDGE) is None:
+    if not text.strip() or is_no_answer(text):
         return None
     arguments = {
         "subject": one_line(state.input.task, _MAX_SUBJECT_CHARS),

@@ -67,10 +67,9 @@ def refuse_stale(state: SettingsState, change: SettingsChange) -> None:
 
 def with_change(state: SettingsState, change: SettingsChange, now: datetime) -> SettingsState:
     """Return the state with one more version. Above the limits, the oldest versions are dropped."""
-    before = state.values
-    changed = sorted(
-        key for key in before.keys() | change.values.keys() if before.get(key, ...) != change.values.get(key, ...)
-    )
+    before, after = state.values, change.values
+    in_both = before.keys() & after.keys()
+    changed = sorted((before.keys() ^ after.keys()) | {key for key in in_both if before[key] != after[key]})
     version = SettingsVersion(
         version=state.version + 1,
         by=one_line(clean_text(change.by), 200) or "unknown",

@@ -77,6 +77,10 @@ class Intervention(Record):
     def with_cut(self, text: str, size: int) -> Self:
         return replace_fields(self, {"text": text, "size": size})
 
+    def with_shorter_text(self, text: str) -> Self:
+        """Return it with a cut text, and with the size of the text that was sent. Nothing changes if nothing is cut."""
+        return self if text == self.text else self.with_cut(text, self.size or len(self.text.encode()))
+
     def without_sender(self) -> Self:
         return replace_fields(self, {"id": "", "by": ""})
 

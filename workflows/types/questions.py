@@ -164,7 +164,11 @@ class Question(Record):
     @property
     def is_open(self) -> bool:
         is_decided = self.resolution is not None or self.completion is not None
-        return not is_decided and (not self.items or any(item.answer is None for item in self.items))
+        return not is_decided and (not self.items or bool(self.undecided_items))
+
+    @property
+    def undecided_items(self) -> tuple[Item, ...]:
+        return tuple(item for item in self.items if item.answer is None)
 
     def with_completion(self, completion: Completion) -> Self:
         return replace_fields(self, {"completion": completion})

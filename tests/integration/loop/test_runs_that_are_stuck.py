@@ -73,7 +73,7 @@ async def test_a_late_defect_of_the_deadline_does_not_lift_the_limit(
         handle = await loop.start(timeout_s=3)
         await hold.reached()
         with monkeypatch.context() as patch:
-            patch.setattr(lifetime, "out_of_time", spoiled)
+            patch.setattr(lifetime, "with_end_by_timeout", spoiled)
             assert "a defect" in await stuck(client, handle)
             hold.go.set()
         result = await handle.result()

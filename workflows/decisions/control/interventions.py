@@ -160,15 +160,13 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     if guidance.sender and sum(bool(item.sender) for item in state.inbox) >= MAX_IDENTIFIED:
         why = f"{MAX_IDENTIFIED} interventions with an id or a sender wait already; send it again with another id"
         return with_refused_signal(state, guidance.kind, why, **guidance.sender)
-    text = _clipped_text(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
-    kept, size = len(text.encode()), guidance.size
-    if text != guidance.text:
-        size = size or len(guidance.text.encode())
-    inbox = (*state.inbox, guidance.with_cut(text, size) if size else guidance)
-    state = state.with_control(inbox=inbox, inbox_bytes=state.inbox_bytes + kept)
-    if not size:
+    room = max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES)
+    kept = guidance.with_shorter_text(_clipped_text(guidance.text, room))
+    kept_bytes = len(kept.text.encode())
+    state = state.with_control(inbox=(*state.inbox, kept), inbox_bytes=state.inbox_bytes + kept_bytes)
+    if not kept.size:
         return state
-    cut = {**guidance.sender, "of": guidance.kind, "bytes": size, "kept": kept}
+    cut = {**kept.sender, "of": kept.kind, "bytes": kept.size, "kept": kept_bytes}
     return state.with_note("InterventionReceived", kind="cut", **cut)
 
 
@@ -176,9 +174,9 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
     """Return the guidance that fits into one inbox, in order, and the number of lost items. The journal has all."""
     inbox, size = list[Intervention](), 0
     for item in items[:MAX_INBOX_ITEMS]:
-        text = _clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
-        inbox.append(item if text == item.text else item.with_cut(text, item.size or len(item.text.encode())))
-        size += len(text.encode())
+        kept = item.with_shorter_text(_clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES)))
+        inbox.append(kept)
+        size += len(kept.text.encode())
     return tuple(inbox), max(len(items) - MAX_INBOX_ITEMS, 0)
 
 
@@ -239,15 +237,16 @@ def with_run_over(state: S) -> S:
 
 def with_reopened_end(state: S) -> S:
     """Return the state that continues if guidance arrived after the answer, while the end was being notified."""
-    is_answered = state.stop is not None and state.stop.reason == "completed" and state.aborted is None
-    return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state
+    is_answered = state.stop is not None and state.stop.reason == "completed"
+    may_go_on = is_answered and state.aborted is None and bool(state.inbox)
+    return state.with_control(stop=None, is_over=False) if may_go_on else state
 
 
 def remaining_s(state: Control, now: datetime) -> float:
     return max(state.timeout_s - state.clock.elapsed_seconds(now), 0.0)
 
 
-def out_of_time(state: S) -> S:
+def with_end_by_timeout(state: S) -> S:
     return state.with_control(stop=Stop("timeout", f"limit of {state.timeout_s:g} s"))
 
 

@@ -88,7 +88,7 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 def waiting_text(question: Question) -> str:
     """Return the subject of the wait on one line: `waiting for approval of send_letter`."""
-    names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
+    names = [str(item.call.get("name", "")) for item in question.undecided_items]
     calls = ", ".join("the answer" if name == ANSWER else name for name in names)
     subject = f" of {calls}" if calls else f": {question.text}"
     return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{subject}", SUMMARY_CHARS)
@@ -110,7 +110,7 @@ def _question_lines(state: Control, question: Question, run_id: str) -> list[str
         lines.append(f"  - {notification.calls_left_out} more calls")
     if notification.error:
         lines.append(f"  - the error: {markdown_code(notification.error)}")
-    if expiries := [item.expires_at for item in question.items if item.answer is None]:
+    if expiries := [item.expires_at for item in question.undecided_items]:
         lines.append(f"  - until {min(expiries):{_MINUTE}} UTC, then it is denied")
     if question.expires_at is not None:
         lines.append(f"  - until {question.expires_at:{_MINUTE}} UTC")

@@ -46,7 +46,7 @@ def size_and_digest(arguments: str) -> dict[str, Any]:
 
 def shown_question(question: Question) -> ShownQuestion:
     """Return a question as people see it: its own data, and each undecided item."""
-    calls = {"calls": [_shown_item(item) for item in question.items if item.answer is None]} if question.items else {}
+    calls = {"calls": list(map(_shown_item, question.undecided_items))} if question.items else {}
     return ShownQuestion(
         wait_id=question.question_id,
         kind=question.kind,
@@ -233,7 +233,8 @@ def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
                 reason="nobody answered in time",
             )
             state = with_resolution(state, resolution, now)
-    late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
+    undecided = [item for question in state.questions for item in question.undecided_items]
+    late = [item.approval_id for item in undecided if expiry >= item.expires_at]
     return _with_item_decisions(state, dict.fromkeys(late, EXPIRED_DECISION), now) if late else state
 
 
@@ -266,7 +267,7 @@ def next_expiry(state: Control, question_id: str) -> datetime | None:
     question = find_question(state, question_id)
     if question is None:
         return None
-    expiries = [item.expires_at for item in question.items if item.answer is None]
+    expiries = [item.expires_at for item in question.undecided_items]
     if question.expires_at is not None:
         expiries.append(question.expires_at)
     return min(expiries, default=None)

@@ -13,11 +13,11 @@ from temporalio import workflow
 
 from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.control.interventions import (
-    out_of_time,
     parse_rewind,
     remaining_s,
     with_abort,
     with_end_at_full_history,
+    with_end_by_timeout,
     with_rewind,
     with_rewind_guidance,
 )
@@ -156,7 +156,7 @@ async def watch_clock(run: AnyRun) -> None:
     while True:
         await workflow.wait_condition(lambda: run.state.clock.stopped_at is None and not run.is_interrupted())
         if remaining_s(run.state, run.now) <= 0:
-            run.change_state(out_of_time)
+            run.change_state(with_end_by_timeout)
             continue
         await _wait_for_clock_change(run, run.state.timeout_s)
 
