@@ -14,7 +14,7 @@ from orga.workflows.decisions.conversation import (
     with_recorded_reply,
 )
 from orga.workflows.decisions.limits import with_thinking_cut
-from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.review_stages import are_answers_in_question
 from orga.workflows.decisions.tool_calls.calls import (
     answered_unrun_outcome,
     taint_with_outcomes,
@@ -230,7 +230,7 @@ def _with_partial_answer(state: AgentState, classified: ClassifiedReply) -> Agen
     It becomes output at once, unless a review stage must see the whole answer first. New guidance delays the end.
     """
     after = state.with_dialogue(partial=_joined_answer(state, classified.reply))
-    is_unreviewed = is_in_question(state.setup)
+    is_unreviewed = are_answers_in_question(state.setup)
     if not is_unreviewed:
         after = after.with_task(output=after.partial)
     if after.repairs <= MAX_REPAIRS_IN_A_ROW or _has_new_guidance(state):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from orga.workflows.decisions.control.questions import open_question_text, pending_items, shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
-from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.review_stages import are_answers_in_question
 from orga.workflows.types.control import Intervention, Stop, StopReason
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
@@ -161,7 +161,7 @@ def with_gathered_text(state: AgentState, text: str) -> AgentState:
 
 def fallback_output(state: AgentState, reason: StopReason) -> str:
     """Return text in place of an answer. "" if there is an answer, or if a review stage would have to see the text."""
-    if reason == "completed" or state.output or is_in_question(state.setup):
+    if reason == "completed" or state.output or are_answers_in_question(state.setup):
         return ""
     return "\n\n".join(state.gathered)
 

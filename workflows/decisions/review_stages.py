@@ -47,8 +47,12 @@ CONFIRMATION_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
 """Verdicts of the gate in the confirmation. Nobody is asked any more, so `approval` is a denial."""
 
 
-def _has_budget_question(setup: Setup, _: ToolCall | None) -> bool:
+def _has_budget_question(setup: Setup, _: ToolCall) -> bool:
     return setup.config.on_exhausted == "ask" and setup.config.max_tool_calls is not None
+
+
+def _has_critic_of_answers(setup: Setup) -> bool:
+    return any(critic.reviews_answers for critic in setup.critics)
 
 
 class ReviewStage(NamedTuple):
@@ -56,8 +60,10 @@ class ReviewStage(NamedTuple):
     why: str
     """The reason for its position in the order."""
     follows: Transitions = {}
-    concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
-    """True if this stage may decide on this call after the gate allowed it. None means the answer."""
+    concerns_call: Callable[[Setup, ToolCall], bool] = lambda setup, call: False
+    """True if this stage may decide on this call after the gate allowed it."""
+    concerns_answers: Callable[[Setup], bool] = lambda setup: False
+    """True if this stage may decide on answers after the gate allowed them."""
     needs: str = ""
     """The part of the setup without which this stage has no work. "" if there is no such part."""
     keeps: tuple[str, ...] = ()
@@ -74,17 +80,21 @@ APPROVAL: Transitions = {
 CRITICS: Transitions = {"allowed": CRITIC_TRANSITIONS, "asked": CRITIC_TRANSITIONS, "reviewed": CRITIC_TRANSITIONS}
 CONFIRMATION: Transitions = {"reviewed": CONFIRMATION_TRANSITIONS, "confirmed": CONFIRMATION_TRANSITIONS}
 
-CRITICS_STAGE_FIELDS = "critics", ("critiques",)
-"""`needs` and `keeps` of the critics."""
-
 CALL_STAGES: ReviewStages = (
     ReviewStage(
         "approval",
         "an approval belongs to the gate's verdict, and a call that people deny needs no more stages",
         APPROVAL,
     ),
-    ReviewStage("budget", "calls beyond the budget need no review", concerns=_has_budget_question),
-    ReviewStage("critics", "critics see exactly what would run", CRITICS, Setup.is_reviewed, *CRITICS_STAGE_FIELDS),
+    ReviewStage("budget", "calls beyond the budget need no review", concerns_call=_has_budget_question),
+    ReviewStage(
+        "critics",
+        "critics see exactly what would run",
+        CRITICS,
+        concerns_call=Setup.is_reviewed,
+        needs="critics",
+        keeps=("critiques",),
+    ),
     ReviewStage("confirmation", "after any pause, the policies of this moment decide", CONFIRMATION),
 )
 
@@ -95,8 +105,9 @@ ANSWER_STAGES: ReviewStages = (
         "critics",
         "critics see only answers without other problems",
         CRITICS,
-        Setup.is_reviewed,
-        *CRITICS_STAGE_FIELDS,
+        concerns_answers=_has_critic_of_answers,
+        needs="critics",
+        keeps=("critiques",),
     ),
 )
 
@@ -107,7 +118,11 @@ STAGE_FIELDS = tuple(dict.fromkeys(field for stage in (*CALL_STAGES, *ANSWER_STA
 """Fields of the state that stages keep."""
 
 
-def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:
-    """Return True if a stage may still decide on an allowed call or answer. Until then it must not have any effect."""
-    stages = ANSWER_STAGES if call is None else CALL_STAGES
-    return setup is not None and any(stage.concerns(setup, call) for stage in stages)
+def is_call_in_question(setup: Setup | None, call: ToolCall) -> bool:
+    """Return True if a stage may still decide on an allowed call. Until then the call must not have any effect."""
+    return setup is not None and any(stage.concerns_call(setup, call) for stage in CALL_STAGES)
+
+
+def are_answers_in_question(setup: Setup | None) -> bool:
+    """Return True if a stage may still decide on an allowed answer. Until then the answer must not become output."""
+    return setup is not None and any(stage.concerns_answers(setup) for stage in ANSWER_STAGES)

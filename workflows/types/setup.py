@@ -170,9 +170,8 @@ class Setup(Record):
     def with_prompts(self, prompts: PromptTemplates | None) -> Self:
         return replace_fields(self, {"prompts": prompts}) if prompts else self
 
-    def is_reviewed(self, call: ToolCall | None) -> bool:
-        """Return True if a critic reviews this call or, for None, an answer after the gate."""
-        return any(critic.reviews_answers if call is None else critic.reviews_call(call) for critic in self.critics)
+    def is_reviewed(self, call: ToolCall) -> bool:
+        return any(critic.reviews_call(call) for critic in self.critics)
 
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in self.tools if tool.name == name), None)

@@ -22,7 +22,7 @@ from orga.workflows.decisions.critique import (
     with_rejected_answer,
     with_round,
 )
-from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.review_stages import are_answers_in_question
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import LoopConfig
@@ -115,11 +115,6 @@ def _saga(*steps: dict[str, Any]) -> Any:
 )
 def test_a_critic_reviews_these_calls(tools: tuple[str, ...], call: Any, expected: bool) -> None:
     assert a_critic(tools=tools).reviews_call(call) is expected
-
-
-@pytest.mark.parametrize(("tools", "expected"), [((), True), (("pay",), False)], ids=["of answers", "of a tool"])
-def test_an_answer_is_in_question_if_a_critic_reviews_answers(tools: tuple[str, ...], expected: bool) -> None:
-    assert is_in_question(a_setup(critics=(a_critic(tools=tools),))) is expected
 
 
 def test_the_subject_of_a_review_is_the_call_or_the_answer() -> None:
@@ -241,3 +236,15 @@ def test_a_rejected_call_counts_as_not_run() -> None:
     outcome = rejected_call_outcome(a_state(), a_call("pay"), a_critic(tools=("pay",)), NO)
     assert outcome.status == "not_run"
     assert outcome.message().is_error
+
+
+@pytest.mark.parametrize(
+    ("critics", "expected"),
+    [
+        pytest.param((), False, id="no critic"),
+        pytest.param((a_critic(tools=("pay",)),), False, id="only a critic of calls"),
+        pytest.param((a_critic(tools=("pay",)), a_critic("answers")), True, id="a critic of answers"),
+    ],
+)
+def test_an_answer_must_not_become_output_before_its_critics(critics: tuple[Critic, ...], expected: bool) -> None:
+    assert are_answers_in_question(a_setup(critics=critics)) is expected

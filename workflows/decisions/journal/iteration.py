@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from orga.workflows.decisions.journal.verdicts import JournalVerdicts, recorded_verdict
-from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.review_stages import is_call_in_question
 from orga.workflows.types.control import Note
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import OWN_ACTIVITIES
@@ -192,7 +192,7 @@ class JournalIteration:
 
     def _indexes_in_question(self) -> list[int]:
         calls = self.reply.calls if self.reply else ()
-        return [index for index, call in enumerate(calls) if is_in_question(self._setup, call)]
+        return [index for index, call in enumerate(calls) if is_call_in_question(self._setup, call)]
 
     def _with_known_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
         index = self._call_index(str(data.get("place", "")))

@@ -18,7 +18,7 @@ from orga.workflows.decisions.goals.endings import (
 )
 from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
 from orga.workflows.decisions.result import with_all_keys
-from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.review_stages import are_answers_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import show_dead_letters
 from orga.workflows.phases.control.failure_text import failure_text, root_cause
@@ -106,7 +106,7 @@ def _final_stop(run: GoalRun, ending: Stop) -> Stop:
 
 async def use_best_effort_answer(run: GoalRun, ending: Stop) -> None:
     """Use the findings of the steps if there is no final answer and the gate allows them."""
-    if run.state.output or is_in_question(run.setup):
+    if run.state.output or are_answers_in_question(run.setup):
         return
     text = best_effort_answer(run.goal, ending)
     if text and await gate.is_text_allowed(run, text):
