@@ -151,7 +151,9 @@ class GoalActivities:
         fields = as_object(step)
         arguments, skill = step_arguments(fields), step_skill(fields)
         spec = setup.tool(skill)
-        if spec is None or not isinstance(arguments, dict) or any(referred_steps(cast("object", arguments))):
+        if spec is None or not isinstance(arguments, dict):
+            return []
+        if any(referred_steps(cast("object", arguments))):
             return []  # results of other steps complete these arguments later, and the gate checks them then
         try:
             errors = await self._argument_errors(spec.parameters, cast("dict[str, Any]", arguments))

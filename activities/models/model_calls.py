@@ -104,7 +104,9 @@ _PROMPTS_WITH_TOOLS = frozenset({"reason", "goal_input"})
 
 def call_settings(settings: ModelSettings, request: ReasonRequest) -> ModelSettings:
     """Return the settings of a call. After a reply that was only thinking, the request asks for less thinking."""
-    return settings if request.effort is None or settings.effort == "none" else settings.with_effort(request.effort)
+    if request.effort is None or settings.effort == "none":
+        return settings
+    return settings.with_effort(request.effort)
 
 
 def model_request(prompt: str, context: ModelContext, request: ReasonRequest) -> ModelRequest:

@@ -332,8 +332,8 @@ def _known_effect(spec: ToolSpec, error: BaseException) -> KnownEffect:
 
 def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> ToolRequest:
     call, spec = allowed.call, allowed.spec
-    must_end_first = run.waits_for_cut_calls and not identity.is_before_reasoning
-    is_awaited = must_end_first or is_acting_step(allowed)
+    must_end_before_next_turn = run.waits_for_cut_calls and not identity.is_before_reasoning
+    is_awaited = must_end_before_next_turn or is_acting_step(allowed)
     signature, terms = allowed.verdict.permit, permit_terms(allowed.verdict.version, allowed.purpose, allowed.approver)
     permit = f"{signature}{terms}" if signature else ""
     optional = {"digest": spec.digest, "permit": permit, "is_awaited": is_awaited}
