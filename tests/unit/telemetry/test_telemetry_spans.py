@@ -64,10 +64,10 @@ def test_a_failure_has_a_name_and_no_text(finished: InMemorySpanExporter, error:
 
 
 def test_a_model_span_has_provider_and_model_separately(finished: InMemorySpanExporter) -> None:
-    def ask() -> Reply:
+    def ask() -> None:
         request = ModelRequest(model="vendor/m-1", settings=ModelSettings(temperature=None), max_output_tokens=7)
-        with model_span(Setup(agent="a", model="openrouter:vendor/m-1"), request) as noted:
-            return noted(Reply(finish="length", model="m-1-2026"))
+        with model_span(Setup(agent="a", model="openrouter:vendor/m-1"), request) as record_reply:
+            record_reply(Reply(finish="length", model="m-1-2026"))
 
     ActivityEnvironment().run(ask)
 
@@ -93,9 +93,9 @@ async def test_a_provider_gets_the_trace_id_and_no_baggage(finished: InMemorySpa
     model = provider("openai", network)
     token = context.attach(baggage.set_baggage("customer", "secret"))
 
-    async def ask() -> Reply:
-        with model_span(Setup(agent="a", model="openai:m"), ModelRequest(model="m")) as noted:
-            return noted(await model.complete(a_request(), lambda text: None))
+    async def ask() -> None:
+        with model_span(Setup(agent="a", model="openai:m"), ModelRequest(model="m")) as record_reply:
+            record_reply(await model.complete(a_request(), lambda text: None))
 
     try:
         await ActivityEnvironment().run(ask)
