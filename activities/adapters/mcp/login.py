@@ -250,7 +250,9 @@ class _LoginProvider(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         accepted = (metadata and metadata.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
         method = "client_secret_basic" if "client_secret_basic" in accepted else "client_secret_post"
-        return client.model_copy(update={"client_secret": secret, "token_endpoint_auth_method": method})
+        return OAuthClientInformationFull(
+            client_id=client.client_id, client_secret=secret, token_endpoint_auth_method=method
+        )
 
     def mark_secret(self, tokens: OAuthToken) -> None:
         marked = self.settings.tokens
