@@ -1,7 +1,7 @@
 """One call of a tool that is an activity of another worker, in any language.
 
-The id of the workflow holds the call's idempotency key. A worker that dies while it waits for such a call loses
-nothing: the next attempt finds the workflow under the same id.
+The id of the workflow ends with the call's idempotency key. If a worker dies while the tool's own activity waits for
+the call, nothing is lost: the next attempt of that activity finds the workflow under the same id.
 """
 
 from datetime import timedelta
@@ -19,7 +19,7 @@ from orga.workflows.types.tool_calls.tools import ActivityCall
 
 @workflow.defn(name=ACTIVITY_CALL_WORKFLOW, sandboxed=False)
 class ActivityCallWorkflow:
-    """Carries out one attempt of a call. The tool's own activity waits for it and decides about another attempt."""
+    """Makes the call once. The tool's own activity waits for the result, and decides whether to try again."""
 
     @workflow.run
     async def run(self, *given: Any) -> Any:

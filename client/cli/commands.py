@@ -204,7 +204,8 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "override",
             "steer.intervene:override",
-            "Replace the next step of a goal by this call. Steps that already run are not affected.",
+            "Replace the next step of a goal by a tool call or a delegated task. Steps that already run are not "
+            "affected.",
         ),
         CommandEntry(
             "approve", "steer.decide:approve", "Approve held calls. APPROVAL may be omitted if the run holds only one."

@@ -65,7 +65,7 @@ class CliContext:
 
         Args:
             task_queue: The queue to poll. Default: the queue of this folder and shell.
-            for_folder: Also poll the folder's queue, which holds the runs of shells that name no models.
+            for_folder: Also poll the folder's queue, which holds the runs of shells without model settings.
         """
         endpoint, folder_queue = self.connection.endpoint, self.connection.folder_queue
         return WorkerOrder(
@@ -105,7 +105,7 @@ async def cli_context(
 
 
 WATCH_S = 2.0
-"""Seconds between two looks for the embedded server."""
+"""Seconds between two checks whether the supervisor of the embedded server has given up."""
 
 
 @asynccontextmanager
@@ -127,7 +127,8 @@ async def raising_server_death(endpoint: Endpoint) -> AsyncGenerator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not deaths or block is None or block.uncancel():  # Ctrl-C
+        is_by_watcher = bool(deaths) and block is not None and block.uncancel() == 0
+        if not is_by_watcher:  # Ctrl-C
             raise
         raise deaths[0] from None
     finally:

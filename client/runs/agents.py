@@ -42,7 +42,7 @@ _CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]"
 
 
 def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
-    """Register the check of inputs by the worker that runs in this process with this client."""
+    """Register how this process's own worker, which uses this client, checks inputs."""
     _CHECKS_BY_CLIENT[client] = check
 
 
@@ -257,7 +257,7 @@ class AgentHandle:
         return kind_of(answer).status.model_validate(answer)
 
     async def live_status(self) -> AgentStatus:
-        """Return the status before a person decides something. Fail at once if no worker could accept the decision.
+        """Return the status for a person who is about to decide. Fail at once if no worker could accept the decision.
 
         Raises:
             RunEnded: The run has ended.
@@ -298,9 +298,9 @@ class AgentHandle:
         watcher, and watching adds nothing to the run's history.
 
         The events continue across continue-as-new, and if the server is away for less than a minute. If the run is
-        rewound meanwhile, the next entry has a sequence that was used before. It replaces that entry and all later
-        ones. Entries of delegated runs come when the delegation ends, as in the journal. Until then, only the
-        `LiveActivity` of a delegate comes. The delegate's own handle yields its entries live.
+        rewound meanwhile, the next entry has a sequence that was used before. It replaces the earlier entry with that
+        sequence and all later ones. Entries of delegated runs come when the delegation ends, as in the journal. Until
+        then, only the `LiveActivity` of a delegate comes. The delegate's own handle yields its entries live.
 
         Args:
             after: The `cursor` or `sequence` of the last entry that you have. None begins with the first entry. If a
@@ -322,6 +322,7 @@ class AgentHandle:
         return await self._exchange.describe()
 
     async def _checked_kind(self, answer: AgentResult | AgentStatus, kind: type[T], workflow: str) -> T:
+        """For subclasses: return the answer, or raise NotAnAgent if the run is of another kind."""
         if isinstance(answer, kind):
             return answer
         raise NotAnAgent(self.id, (await self.describe()).workflow_type, (workflow,))
@@ -384,7 +385,7 @@ async def start_agent(
 
 
 def given_fields(given: Mapping[str, Any] | R, parse: Callable[[Any], R]) -> dict[str, Any]:
-    """Return the fields that a starter has set. Raise InvalidInput if `given` is an input of another kind."""
+    """Return the fields that the caller has set. Raise InvalidInput if `given` is an input of another kind."""
     if isinstance(given, Mapping):
         return dict(given)
     return {name: getattr(given, name) for name in parse(given).model_fields_set}

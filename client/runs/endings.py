@@ -1,4 +1,4 @@
-"""Reads how runs ended: the types of results and statuses, and the reason of an end."""
+"""Reads the results of runs and how they ended, and returns the types that results and statuses have."""
 
 from contextlib import suppress
 from typing import Any, NamedTuple

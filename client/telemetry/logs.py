@@ -20,6 +20,7 @@ from orga.activities.text.secrets import REDACTED, KnownSecrets
 from orga.workflows.types.text import escaped_line
 
 _CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\s@\"]+(?=@)")
+"""Tokens after "bearer" or "basic", and the part before "@" in a URL. They are hidden even if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class SecretMask:
         return _CREDENTIAL.sub(REDACTED, self.secrets.redact(line))
 
 
-FIELD_SEPARATOR = "  | "
+TRACEBACK_PREFIX = "  | "
 """Prefix of each line of a traceback. No record begins with it."""
 
 _MULTILINE_KEYS = ("stack", "exception")
@@ -55,13 +56,13 @@ def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
         visible: dict[str, Any] = {}
         for key, value in fields.items():
             visible[escaped_line(key)] = value if key == "exc_info" else _visible_value(value, hide)
-        return visible | {key: f"{FIELD_SEPARATOR}{visible[key]}" for key in _MULTILINE_KEYS if key in visible}
+        return visible | {key: f"{TRACEBACK_PREFIX}{visible[key]}" for key in _MULTILINE_KEYS if key in visible}
 
     def write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
         text = StringIO()
         structlog.dev.plain_traceback(text, exc_info)  # a rich one shows the values of local variables
         for line in hide(text.getvalue().removeprefix("\n")).split("\n"):
-            stream.write(f"\n{FIELD_SEPARATOR}{escaped_line(line)}")
+            stream.write(f"\n{TRACEBACK_PREFIX}{escaped_line(line)}")
 
     return [with_visible_fields, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=write_traceback)]
 
@@ -82,7 +83,7 @@ _CHATTY_LOGGERS = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
 def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str] = ()) -> None:
     """Render all records of this process in the same way, from the standard library and from structlog.
 
-    The values of the environment variables in `secrets` are hidden too, whatever their names are.
+    Secrets in environment variables are hidden. Those in `secrets` count as secrets whatever their names are.
     """
     handler = logging.StreamHandler(sys.stderr)
     mask = SecretMask(KnownSecrets.from_environment(os.environ, secrets))
@@ -132,10 +133,10 @@ def _with_run(logger: Any, method: str, event: EventDict) -> EventDict:
 
 def _run_fields(record: logging.LogRecord) -> dict[str, str | None]:
     """Return the ids of the record's run: from the SDK's loggers, else from the current activity or workflow."""
-    for name, run_id in (("temporal_workflow", "run_id"), ("temporal_activity", "workflow_run_id")):
+    for name, run_id_key in (("temporal_workflow", "run_id"), ("temporal_activity", "workflow_run_id")):
         details: Mapping[str, str] | None = getattr(record, name, None)
         if details:
-            return {"workflow_id": details.get("workflow_id"), "run_id": details.get(run_id)}
+            return {"workflow_id": details.get("workflow_id"), "run_id": details.get(run_id_key)}
     if activity.in_activity():
         info = activity.info()
         return {"workflow_id": info.workflow_id, "run_id": info.workflow_run_id}

@@ -50,7 +50,7 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
 
 
 async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
-    """Raise ConfigError if another policy judges the queue's runs, because each of its workers may judge each run.
+    """Raise ConfigError if another policy judges the queue's runs. Any worker of a queue may judge any of its runs.
 
     `own` is the policy of the worker that is about to poll the queue, as `policy_text` returns it.
     """

@@ -169,7 +169,7 @@ a call that the model cannot revise, such as a substitute or a requeued one, is 
 
 
 def budget_stop(state: AgentState, now: datetime) -> Stop | None:
-    """Return the limit that forbids one more model call, or None. `max_iterations` does not count for a review."""
+    """Return the limit that forbids one more model call, or None. Iterations, streaks and excess calls do not count."""
     # `with_streaks` without names ends all streaks
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)

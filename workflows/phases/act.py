@@ -137,10 +137,10 @@ async def _review_letter(run: Run, result: GateResult, activity_id: str) -> Gate
     """Return the result after the critics. If people held up the call, it is judged once more."""
     if result.permitted is None:
         return result
-    since_s = run.paused_seconds()
+    paused_before_s = run.paused_seconds()
     if objection := await call_objection(run, result.permitted, activity_id):
         return result.with_rejection(objection)
-    (result,) = await confirm_results_if_paused(run, (result,), since_s)
+    (result,) = await confirm_results_if_paused(run, (result,), paused_before_s)
     return result
 
 

@@ -201,14 +201,14 @@ def is_acting_step(allowed: AllowedCall) -> bool:
 
 
 async def confirm_call_if_paused(
-    run: Run, allowed: AllowedCall, activity_id: str, since_s: float
+    run: Run, allowed: AllowedCall, activity_id: str, paused_before_s: float
 ) -> AllowedCall | Outcome:
     """Return the call if it may still be carried out, or else its outcome.
 
-    If people have held up the run since the call began to wait, it is judged once more. `since_s` is what
+    If people have held up the run since the call began to wait, it is judged once more. `paused_before_s` is what
     `run.paused_seconds()` was at that time.
     """
-    if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
+    if not run.was_paused_since(paused_before_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
         return allowed
     try:
         confirmed = await gate.confirm_allowed(run, allowed, activity_id)
@@ -219,7 +219,7 @@ async def confirm_call_if_paused(
 
 async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call in one of the run's slots. Cancellation is an outcome too."""
-    since_s = run.paused_seconds()
+    paused_before_s = run.paused_seconds()
     try:
         await run.slots.acquire()
     except asyncio.CancelledError:
@@ -227,7 +227,7 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
     try:
         if allowed.purpose == "reply" and run.result_bytes > MAX_ITERATION_RESULT_BYTES:
             return not_run_outcome(allowed.call, RESULTS_FULL_TEXT)
-        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, since_s)
+        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, paused_before_s)
         return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, identity)
     finally:
         run.slots.release()

@@ -65,14 +65,14 @@ async def _execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdenti
     workflow_id = child_id(workflow.info().workflow_id, identity.activity_id)
     child = Child(workflow_id=workflow_id, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
     run.change_state(delegation.with_waiting_delegate, child)
-    since_s = run.paused_seconds()
+    paused_before_s = run.paused_seconds()
     try:
         await asyncio.sleep(0)  # until all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
         return _not_started(run, child, not_run_outcome(allowed.call))
     try:
-        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, since_s)
+        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, paused_before_s)
         if isinstance(confirmed, Outcome):
             return _not_started(run, child, confirmed)
         return await _run_uncancelled(_execute_with_ceiling(run, confirmed, identity, child))

@@ -71,7 +71,8 @@ async def _read_past(fork_input: AnyForkInput, within_s: float) -> Any:
 
 
 ATTEMPT_S = 10.0
-"""Seconds for `prepare`, which only reads configuration. A dead worker costs no more time than in a model call."""
+"""Seconds for `prepare`, which only reads configuration. They are as long as the heartbeat time-out of a model call, so
+a dead worker is noticed as soon."""
 
 
 async def prepare_setup(run: Run) -> Setup:
@@ -142,11 +143,11 @@ async def hydrate(run: Run) -> None:
 async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged. Empty if the run ends first."""
     places = tuple(f"{run.lookup_id_prefix}.{index}" for index in range(len(calls)))
-    since_s = run.paused_seconds()
+    paused_before_s = run.paused_seconds()
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await pause_checkpoint(run)
-        results = await confirm_results_if_paused(run, results, since_s)
+        results = await confirm_results_if_paused(run, results, paused_before_s)
     except Interrupted:
         return ()
     permitted = gate.permitted_calls(results)

@@ -174,10 +174,10 @@ async def check_answer(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def confirm_results_if_paused(
-    run: Run, results: tuple[GateResult, ...], since_s: float
+    run: Run, results: tuple[GateResult, ...], paused_before_s: float
 ) -> tuple[GateResult, ...]:
     """Confirm permitted calls if people have held up the run since then, because policy may have changed."""
-    if not run.was_paused_since(since_s):
+    if not run.was_paused_since(paused_before_s):
         return results
     found = dict(enumerate(results))
     for index in permitted_calls(results):

@@ -6,7 +6,7 @@ adapted to it. People can decline each request. A request without an answer with
 
 A deferred tool starts work elsewhere, and its call waits for the result as for an answer of a person:
 
-1. A question for the result is open from the beginning, because quick work may be done before its start has returned.
+1. A question for the result opens first, because quick work may be done before the activity that starts it returns.
 2. If the tool has a start, an activity with the id of the call and `.d0` carries it out.
 3. `complete_tool_call`, the expiry or the end of the run ends the wait. The wait needs one timer and no slot.
 4. An activity with the id of the call records its end. So every reader of a history finds the result, the failure or
@@ -18,13 +18,14 @@ import asyncio
 from orga.workflows.decisions.control.interventions import with_refused_signal
 from orga.workflows.decisions.control.questions import build_question, find_question
 from orga.workflows.decisions.tool_calls.call_questions import (
+    ASKED_TOO_OFTEN,
     INPUT_EXPIRES_S,
+    LOOKUP_CANNOT_ASK,
     NO,
     field_value,
     input_options,
     input_question_text,
     result_question,
-    unasked_text,
     with_awaited_result,
     with_result_expired,
 )
@@ -56,7 +57,7 @@ async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIden
     if isinstance(first, Outcome) or first.asked is None:
         return first
     if identity.is_before_reasoning:
-        return first.with_remark(unasked_text(0))
+        return first.with_remark(LOOKUP_CANNOT_ASK)
     last = await _repeat_with_inputs(run, allowed, identity, first)
     if last is first:  # the call was cut short before it could be repeated
         return first
@@ -85,7 +86,7 @@ async def _repeat_with_inputs(
         if isinstance(repeated, Outcome):
             return repeated
         attempt = repeated
-    return attempt if attempt.asked is None else attempt.with_remark(unasked_text(MAX_INPUT_ROUNDS))
+    return attempt if attempt.asked is None else attempt.with_remark(ASKED_TOO_OFTEN)
 
 
 class _InputForm:
@@ -97,13 +98,14 @@ class _InputForm:
         self._question_count = 0
 
     async def ask(self) -> GivenInputs:
+        # the server needs the answers to its earlier requests again
         given = GivenInputs(state=self._asked.state, answers=self._asked.answers)
         for request in self._asked.inputs:
             given = given.with_answer(request.key, await self._values(request))
         return given
 
     async def _values(self, request: AskedInput) -> dict[str, object] | None:
-        """Return the values by field, or None if a person declines the request."""
+        """Return the values by field, or None if a person declines. A request without fields is only confirmed."""
         if not request.fields:
             return None if await self._answer(request, None) in {None, NO} else {}
         values: dict[str, object] = {}
@@ -157,10 +159,10 @@ async def execute_deferred(
             return cancelled_outcome(allowed.call, allowed.spec)
         if decided.completion is None:
             run.change_state(with_result_expired, identity.key)
-        completion = decided.completion or Completion()
+        completion = decided.completion or Completion()  # an empty one means: expired
         ended = await report_completion(run, allowed, identity, completion)
         problem = _result_problem(ended)
-        run.checked_results[identity.key] = problem
+        run.checked_results[identity.key] = problem  # the update `complete_tool_call` waits for it and answers with it
         if not problem:
             return ended
         run.change_state(with_refused_signal, "complete_tool_call", problem, by=completion.by)

@@ -1,4 +1,4 @@
-"""Converts the tools that an MCP server lists to tools for a model. A digest of its definition can pin a tool."""
+"""Converts an MCP server's tools into tools for a model. A tool can be pinned by the digest of its definition."""
 
 import json
 import re
@@ -41,13 +41,13 @@ class UnusableTool(Exception):
     """A tool cannot be offered to a model. The text states the reason."""
 
 
-def usable_schema(listed: dict[str, Any]) -> dict[str, Any]:
+def usable_schema(given: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with sanitized prose. Raise UnusableTool if the schema must not reach a model."""
-    if _nesting_depth(listed) > MAX_DEPTH:
+    if _nesting_depth(given) > MAX_DEPTH:
         raise UnusableTool(f"its schema is nested deeper than {MAX_DEPTH} levels")
-    if (size := len(json.dumps(listed, ensure_ascii=False))) > MAX_SCHEMA_CHARS:
-        raise UnusableTool(f"its schema has {size} characters, far over the limit of {MAX_SCHEMA_BYTES} bytes")
-    schema = {"type": "object", **_with_plain_prose(clean_json(listed))}
+    if (size := len(json.dumps(given, ensure_ascii=False))) > MAX_SCHEMA_CHARS:
+        raise UnusableTool(f"its schema has {size} characters, far over the limit of {MAX_SCHEMA_CHARS}")
+    schema = {"type": "object", **_with_plain_prose(clean_json(given))}
     if (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
         raise UnusableTool(f"its schema has {size} bytes, over the limit of {MAX_SCHEMA_BYTES}")
     if schema["type"] != "object":
@@ -62,6 +62,7 @@ def usable_schema(listed: dict[str, Any]) -> dict[str, Any]:
 def _nesting_depth(value: Any) -> int:
     """Return the nesting depth, counted up to MAX_DEPTH + 1. The server chooses it, so recursion could overflow."""
     depth, level = 0, [value]
+    # a level with that many values is over MAX_SCHEMA_CHARS anyway
     while level and depth <= MAX_DEPTH and len(level) < MAX_SCHEMA_CHARS:
         depth += 1
         level = [item for outer in level for item in inner_values(outer)]

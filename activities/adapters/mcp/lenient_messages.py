@@ -46,13 +46,13 @@ UNSOLICITED_BYTES_PER_S = 50_000
 """A used budget grows by this many bytes each second, until it is UNSOLICITED_BYTES again."""
 
 MAX_BUDGET_BYTES = 2 * ANSWER_BYTES
-"""The largest budget. Without it, many small answers would save up an endless one."""
+"""The largest budget. Without it, the unspent bytes of many small answers would add up without limit."""
 
 SMALL_MESSAGE_BYTES = 100_000
 """Bytes. A larger message is parsed in a thread."""
 
 MAX_PARTS = 100_000
-"""Lists, objects and commas of a message. Parsing more of them would block the whole worker."""
+"""Strings, or lists, objects and commas, of a message. Parsing more of them would block the whole worker."""
 
 
 class ByteBudgetExceeded(Exception):
@@ -81,7 +81,7 @@ class ByteBudget:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
 
     def spend_unsolicited(self, size: int) -> None:
-        """Subtract an unsolicited message. Call it on a budget only for these. Raise like `spend`."""
+        """Subtract an unsolicited message from a budget that is only for such messages. Raise like `spend`."""
         self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))
 
 
@@ -121,7 +121,7 @@ class _LenientDispatcher:
 
 
 def repaired_result(method: str, version: str, result: Json) -> Json:
-    """Return the result with invalid parts repaired or left out, as far as possible. A valid result stays unchanged."""
+    """Return the result with invalid parts repaired or left out, if possible. A list of tools gets `OMITTED_META`."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
     return _with_usable_blocks(version, result) if _first_refused_value(method, version, result) else result
@@ -143,7 +143,7 @@ def _first_refused_value(method: str, version: str, result: Json) -> _RefusedVal
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
     except KeyError:
-        return None
+        return None  # the SDK has no schema for this method and version
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         return _RefusedValue(first["loc"], first["msg"])
@@ -210,7 +210,8 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
     is_error = result.get("isError") not in (None, False, 0, "", "false")
     fixed: Json = {**others, "isError": is_error, "content": []}
     usable = [_usable_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
-    fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))  # of the rest, only the number is shown
+    # the blocks after these are not shown, but a note has their number, so empty ones stay for them
+    fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))
     if structured is not None:
         unchanged: Json = fixed | {"structuredContent": structured}
         is_valid = _first_refused_value("tools/call", version, unchanged) is None
@@ -264,16 +265,18 @@ def is_answer(message: JSONRPCMessage | None) -> bool:
 
 
 def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
-    """Return the message, or None if the line is none, and the line in a form that the SDK can read.
+    """Return the message (None if the line is not one), and the line in a form that the SDK can read.
 
-    Raise RecursionError if the line is nested so deep that its request is unknown.
+    Raise RecursionError if the line is nested too deep to be parsed. The request that it answers is then unknown.
     """
     line = line.removeprefix(codecs.BOM_UTF8)
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False), line
     except ValidationError:
         message = _repaired_message(line) if line.lstrip().startswith(b"{") else None
-    return message, line if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    if message is None:
+        return None, line
+    return message, message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def _repaired_message(line: bytes) -> JSONRPCMessage | None:

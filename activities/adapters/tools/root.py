@@ -112,18 +112,19 @@ class FileRoot:
         """
         if self.rules.is_forbidden(self.path / target, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
+        # a hard link or a mount can give a rule another path, so what is opened is also compared by identity
         identities = self.rules.identities()
         current = os.open(self.path, _FOLDER_FLAGS)
         try:
-            _refuse_rules(path, os.fstat(current), identities)
+            _refuse_if_rule(path, os.fstat(current), identities)
             for part in target.parent.parts:
                 if makes_folders:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=current)
                 current = _open_subfolder(current, part)
-                _refuse_rules(path, os.fstat(current), identities)
+                _refuse_if_rule(path, os.fstat(current), identities)
             with suppress(FileNotFoundError):
-                _refuse_rules(path, os.stat(target.name, dir_fd=current, follow_symlinks=False), identities)
+                _refuse_if_rule(path, os.stat(target.name, dir_fd=current, follow_symlinks=False), identities)
             yield current
         finally:
             os.close(current)
@@ -180,7 +181,7 @@ def _open_subfolder(folder: int, part: str) -> int:
     return inner
 
 
-def _refuse_rules(path: str, status: os.stat_result, identities: Collection[tuple[int, int]]) -> None:
+def _refuse_if_rule(path: str, status: os.stat_result, identities: Collection[tuple[int, int]]) -> None:
     """Raise ToolError if the file or folder with this status is one of the rules, by its identity."""
     if (status.st_dev, status.st_ino) in identities:
         raise path_refusal(path, REFUSAL_TEXT)
@@ -300,7 +301,7 @@ class FileWalk:
             with self._root.folder(above) as opened:
                 rules = rules.in_folder(f"{above}/" if above.name else "", opened)
             above /= part
-            if rules.ignores(str(above), is_folder=True):
+            if rules.ignores(str(above), is_folder=True):  # the walk starts in it, so only files from here on count
                 rules = NO_IGNORE_RULES
         return rules
 

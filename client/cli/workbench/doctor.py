@@ -279,7 +279,10 @@ def given_up_checks(previous_log: Path) -> list[DoctorCheck]:
 
 
 def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCheck:
-    """Return which workers poll for this folder, and whether they have its current configuration."""
+    """Return which workers poll for this folder, and whether they have its current configuration.
+
+    Another configuration is a problem on an embedded server. On a configured server it is only shown.
+    """
     own_digest = short_config(context.connection.workplace)
     queue = f"task queue {context.task_queue!r}"
     if context.connection.endpoint.embedded:
@@ -294,10 +297,9 @@ def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCh
     if {WorkerIdentity.parse(identity).config for identity in identities} <= {None, own_digest}:
         return DoctorCheck("worker", ok=True, detail=detail)
     own_config = "this orga.toml" if context.config.file else "no orga.toml"
-    problem = f"{detail}; this command has {own_config}, {own_digest}"
-    return DoctorCheck(
-        "worker", ok=not context.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
-    )
+    detail = f"{detail}; this command has {own_config}, {own_digest}"
+    is_problem = context.connection.endpoint.embedded
+    return DoctorCheck("worker", ok=not is_problem, detail=detail, remedy="start the worker again")
 
 
 async def activity_queue_checks(client: Client, config: OrgaConfig) -> list[DoctorCheck]:
@@ -318,11 +320,11 @@ async def activity_queue_checks(client: Client, config: OrgaConfig) -> list[Doct
 async def settings_check(client: Client, task_queue: str, config: OrgaConfig) -> DoctorCheck:
     """Return whether runs get settings that people have saved at run time."""
     settings = await read_settings(client, task_queue)
-    detail = settings.detail
-    if settings.current and (problems := RunTimeRules.for_display(config, os.environ).problems(settings.values)):
-        detail = f"version {settings.version} does not fit the configuration: {problems_text(problems)}"
-    if detail:
-        detail = f"settings at run time do not count, runs start without them: {terminal_line(detail, 1_000)}"
+    problem = settings.detail
+    if settings.current and (flaws := RunTimeRules.for_display(config, os.environ).problems(settings.values)):
+        problem = f"version {settings.version} does not fit the configuration: {problems_text(flaws)}"
+    if problem:
+        detail = f"settings at run time do not count, runs start without them: {terminal_line(problem, 1_000)}"
         remedy = f"save a set that fits, or: temporal workflow terminate --workflow-id {quote(settings_id(task_queue))}"
         return DoctorCheck("settings", ok=True, detail=detail, remedy=remedy, warning=True)
     if not settings.current:
@@ -340,7 +342,8 @@ def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) ->
     if queue_routing.current is not None:
         name = queue_routing.current.to_canonical_string()
         if queue_routing.is_served:
-            return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling and f'{polling}, too'}")]
+            others = f"{polling}, too" if polling else ""
+            return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{others}")]
         detail = f"{no_workers_text(queue_routing.current, task_queue)}{polling}"
         remedy = "start such a worker"
         if queue_routing.waiting_versions:

@@ -228,8 +228,8 @@ def _limits_text(field: FormField) -> str:
     return f", {', '.join(texts)}" if texts else ""
 
 
-def unasked_text(rounds: int) -> str:
-    return f"people were asked {MAX_INPUT_ROUNDS} times" if rounds else "a lookup before the first step cannot ask"
+LOOKUP_CANNOT_ASK = "a lookup before the first step cannot ask"
+ASKED_TOO_OFTEN = f"people were asked {MAX_INPUT_ROUNDS} times"
 
 
 def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]:

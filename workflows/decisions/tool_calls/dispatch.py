@@ -1,4 +1,4 @@
-"""Decides by the budget, stopped calls and circuits which allowed calls start. The others get their outcomes here.
+"""Decides which allowed calls start. A used-up budget, a stopped call, a given-up tool or an open circuit forbids it.
 
 This module also counts failed calls. The circuits of a run are part of its state, so a replay finds each as it was.
 """
@@ -24,7 +24,7 @@ def unstarted_outcomes(state: AgentState, calls: Mapping[int, ToolCall]) -> dict
     """Return the outcomes of the calls that are not started. The keys of `calls` are indexes in the reply.
 
     Nothing is started next to `terminate`. Stopped calls, and tools that the model may not try again, are not started.
-    The others are started in call order while `max_tool_calls` has room for them and for the calls that they make.
+    The others are started in call order while `max_tool_calls` has room. A saga counts with all its steps.
     """
     ending = next((index for index, call in calls.items() if loop_tool(call.name).stands_alone), None)
     if ending is not None:
@@ -77,7 +77,7 @@ def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
 
 
 def with_begun_calls(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
-    """Record the calls that begin, so that calls of a recovery also respect `max_tool_calls`."""
+    """Record the cost of the calls that begin. A recovery leaves room for them (see `can_begin_another_call`)."""
     return state.with_budget(under_way=sum(map(_call_cost, calls)))
 
 
@@ -123,7 +123,7 @@ def with_admitted_call(state: AgentState, spec: ToolSpec, now: datetime) -> Agen
     Each admitted call ends in exactly one of the next three functions.
     """
     options = spec.options.breaker
-    if (breaker := _own_breaker(state, spec)) is None:
+    if (breaker := _run_breaker(state, spec)) is None:
         return state
     after = breaker.with_admitted_call(options, now)
     if after is None:
@@ -133,7 +133,7 @@ def with_admitted_call(state: AgentState, spec: ToolSpec, now: datetime) -> Agen
 
 def with_circuit_success(state: AgentState, spec: ToolSpec) -> AgentState:
     """Record a success of the tool: its circuit closes."""
-    if (breaker := _own_breaker(state, spec)) is None:
+    if (breaker := _run_breaker(state, spec)) is None:
         return state
     closed = _with_breaker(state, spec, breaker.after_success())
     return closed if breaker.state == "closed" else closed.with_note("CircuitClosed", tool=spec.name, scope=_RUN_SCOPE)
@@ -157,7 +157,7 @@ def with_circuit_failure(state: AgentState, spec: ToolSpec, now: datetime, kind:
 
 def with_circuit_released(state: AgentState, spec: ToolSpec) -> AgentState:
     """Record a call that proves nothing about the tool: cancelled, not started, or failed by its own fault."""
-    if (breaker := _own_breaker(state, spec)) is None:
+    if (breaker := _run_breaker(state, spec)) is None:
         return state
     return _with_breaker(state, spec, breaker.after_release())
 
@@ -166,7 +166,7 @@ def _is_run_scoped(options: BreakerOptions) -> bool:
     return options.enabled and options.scope == _RUN_SCOPE
 
 
-def _own_breaker(state: AgentState, spec: ToolSpec) -> Breaker | None:
+def _run_breaker(state: AgentState, spec: ToolSpec) -> Breaker | None:
     return state.breakers.get(spec.name) if _is_run_scoped(spec.options.breaker) else None
 
 

@@ -1,4 +1,4 @@
-"""Sagas: whether a plan may start, which steps are undone after it stopped, and the report of a saga.
+"""Sagas (calls of `saga`): whether one may start, which steps are undone after it stopped, and its report.
 
 The report has each step and each compensation, and delimits the tools' texts as data.
 """
@@ -31,9 +31,10 @@ _RECOVERIES: dict[str, tuple[RecoveryStrategy, ...]] = {
     "final": _COMMON_RECOVERIES,
     "compensation": (*_COMMON_RECOVERIES, "fallback", "dead_letter"),
 }
-"""Recoveries that are allowed for each part. A compensation undoes only the work of its step's own tool, so a step with
-an effect has no `fallback`. A cached result belongs to an earlier effect. A step from a dead letter could be sent again
-after its saga was undone, and nothing would undo it.
+"""Recoveries that are allowed for each kind of step, and for a compensation. What is missing would break the saga.
+`fallback` has the effect of another tool, which the step's compensation does not undo. `cached_result` reports an
+earlier effect. A step in the `dead_letter` queue could be sent again after its saga was undone, and nothing would undo
+it then.
 """
 
 
@@ -45,17 +46,17 @@ def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
 
 
 def saga_problem(state: AgentState, steps: Sequence[SagaStep]) -> str:
-    """Return why a plan may not start, or "". It is the first problem, with steps counted from 1."""
+    """Return why a saga may not start, or "". It is the first problem, with steps counted from 1."""
     if not steps:
         return "a saga needs at least one step"
     if len(steps) > MAX_STEPS:
         return f"a saga has at most {MAX_STEPS} steps, this one has {len(steps)}"
-    is_final = False
+    is_after_final = False
     for number, step in enumerate(steps, 1):
-        problem = _order_problem(step, is_final) or _step_problem(state, step)
+        problem = _order_problem(step, is_after_final) or _step_problem(state, step)
         if problem:
             return f"step {number} ({step.tool}): {problem}"
-        is_final = step.kind == "final"
+        is_after_final = step.kind == "final"
     return ""
 
 
@@ -64,8 +65,8 @@ def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) 
 
     A failed step is compensated only if it may have had its effect: a leftover effect does harm, while a needless
     compensation fails or does nothing. After a final step has succeeded, nothing is undone: its effect remains, and
-    depends on the earlier steps. The same holds if it may have succeeded: undoing the rest on a guess is irreversible,
-    while a person who knows the outcome can still do it.
+    depends on the earlier steps. The same holds if a final step may have succeeded: undoing the rest on a guess is
+    irreversible, while a person who learns the outcome can still undo it.
     """
     if is_saga_done(steps, outcomes):
         return ()
@@ -88,7 +89,10 @@ def may_have_effect(outcome: Outcome) -> bool:
 
 
 def foreseen_denial_text(activity_id: str, outcome: Outcome) -> str:
-    """Return why a saga does not begin, if the gate refuses its call at this place."""
+    """Return why a saga does not begin: the gate would refuse the call of one of its parts.
+
+    `activity_id` is the place of that call. It ends with `.s<index>` for a step, with `.c<index>` for a compensation.
+    """
     part = activity_id.rpartition(".")[2]
     what = "step" if part[0] == "s" else "the compensation of step"
     return f"{what} {int(part[1:]) + 1} ({outcome.call.name}): {outcome.text}"
@@ -111,7 +115,7 @@ def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
 
 
 def with_saga_call(state: AgentState, kind: str) -> AgentState:
-    """Count a call that a saga makes. A step was counted as running since its saga began."""
+    """Count a call of a saga as it begins. A step leaves `under_way`, which had all steps, but no compensations."""
     under_way = state.under_way if kind == "compensation" else state.under_way - 1
     return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=under_way)
 
@@ -152,8 +156,8 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
     spec = state.tool(step.tool)
     if step.kind == "read_only" and spec is not None and spec.effect != "read_only":
         return f"{step.tool} is no read-only tool; make the step compensatable or final"
-    stopped = given_up_outcome(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
-    return stopped.text if stopped else ""
+    given_up = given_up_outcome(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
+    return given_up.text if given_up else ""
 
 
 def _action_problem(state: AgentState, action: Action) -> str:

@@ -287,9 +287,9 @@ class ControlledRun(Generic[S]):
         """Return the seconds that people have held up the run so far, by a pause or by open questions."""
         return self.state.clock.paused_seconds(self.now)
 
-    def was_paused_since(self, since_s: float) -> bool:
-        """Return True if `paused_seconds()` has changed from `since_s`. Earlier permissions are then judged again."""
-        return self.paused_seconds() != since_s
+    def was_paused_since(self, paused_before_s: float) -> bool:
+        """Return True if the run was paused after `paused_seconds()` gave this. Permissions are then judged again."""
+        return self.paused_seconds() != paused_before_s
 
     def is_interrupted(self) -> bool:
         """Return True if running work has to be cut short, because of an abort or another ending."""

@@ -1,6 +1,6 @@
 """The visible state of a run (search attributes, current details, spans), and the wait during a pause.
 
-A replay opens the same spans again, but does not end them.
+A replay opens the same spans again. The SDK's replay-safe spans ignore their end then, so none is exported twice.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -63,12 +63,15 @@ def enter_phase(run: AnyRun, doing: str) -> None:
 async def wait_if_paused(
     run: AnyRun, *, may_continue_as_new: bool = False, is_over: Callable[[], bool] = never
 ) -> None:
-    """Wait while paused. An abort or `is_over` ends the wait. If an abort is in doubt, wait for its confirmation."""
+    """Wait while paused. An abort or `is_over` ends the wait.
+
+    While a rewind may still undo an abort, first wait until that is decided.
+    """
     if run.doubtful_aborts:
         await workflow.wait_condition(lambda: not run.doubtful_aborts)
     if not run.state.paused:
         return
-    run.change_state(with_pauses_applied)
+    run.change_state(with_pauses_applied)  # sets `is_standing`
     _show_pause(run)
     try:
         await run.wait_until(
@@ -92,7 +95,10 @@ async def pause_checkpoint(run: AnyRun, *, may_continue_as_new: bool = False) ->
 
 @contextmanager
 def phase_span(phase: str, iteration: int) -> Generator[None]:
-    """Record a phase as a span, if the run has a span: only orga's own tracer provider opens it, safely in replays."""
+    """Record a phase as a span, if the run itself has a span.
+
+    Only orga's own tracer provider gives a run its span, and its spans are safe in replays.
+    """
     if not get_current_span().is_recording():
         yield
         return
@@ -115,7 +121,7 @@ def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[
                 span.set_status(Status(StatusCode.ERROR))
                 span.end()
             raise
-        except BaseException:
+        except BaseException:  # continue-as-new, or a cancellation
             span.end()
             raise
     span.end()

@@ -109,7 +109,7 @@ class Course(Record):
     scores: tuple[float, ...] = ()
     """Scores of the drafts, from 0 to 1, in their order."""
     remarks: str = ""
-    """The scores of the latest draft with a verdict, and the changes that the critic requests."""
+    """The critic's latest usable verdict as text: the scores of the draft, and the changes that the critic requests."""
 
     def with_fields(self, **changes: Unpack[CourseChanges]) -> Self:
         return replace_fields(self, changes)
@@ -157,11 +157,13 @@ class Pursuit(Record):
     is_answered: bool = False
     """True if a person has answered a question of the model. The goal may then need no steps."""
     terms: ApprovalTerms | None = None
+    """Approvers and deadline of the question about the plan, if the policy requires an approval."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0
     """Evaluated rounds in a row without progress."""
     unusable: int = 0
+    """Replies in a row that could not be used."""
     adjusted: int = 0
     """Decisions in a row that changed the plan although the confidence was high."""
     recent: tuple[str, ...] = ()
@@ -210,6 +212,7 @@ class GoalState(AgentState):
     pipeline: str = ""
     """The name of its pipeline. Empty if the model makes the plan."""
     inputs: tuple[str, ...] | None = None
+    """Inputs of its `map_reduce` pipeline. None: those of the pipeline's configuration."""
     pursuit: Pursuit = Pursuit()
 
     def with_aim(self, config: GoalConfig, deliver: tuple[str, ...] | None) -> Self:
@@ -228,7 +231,7 @@ class GoalState(AgentState):
 
     @property
     def counted_iterations(self) -> int:
-        """Rounds of steps, not model calls."""
+        """The number that `max_iterations` limits: rounds of steps, while `iterations` counts goal prompts."""
         return self.pursuit.rounds
 
     @property

@@ -19,7 +19,10 @@ class GoalRequest(ReasonRequest):
     calls: tuple[ToolCall, ...] = ()
     """The round's calls whose arguments are in the plan, in order, for `goal_input`. They are made unchanged."""
     open_places: tuple[int, ...] = ()
-    """The indexes in the round of the calls whose arguments the model has to write, for `goal_input`."""
+    """The indexes in the round of the calls whose arguments the model has to write, for `goal_input`.
+
+    Empty also if `calls` is empty: then the model writes all calls of the round.
+    """
     answer: str = ""
     """The answer of a pipeline, for `goal_summary`: the output of its last step. No model is asked."""
 
@@ -38,6 +41,7 @@ class GoalRequest(ReasonRequest):
 
     @property
     def round_size(self) -> int:
+        """The number of calls, or 0 if the model writes them all."""
         return len(self.calls) + len(self.open_places)
 
     @property
@@ -83,7 +87,8 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_decide": (("action",), ""),
     "goal_compress": (("memory",), ""),
 }
-"""By prompt: the keys that identify the object in a reply, and the key whose list may be the whole reply."""
+"""By prompt: keys of the wanted object, the most certain first, and the key of its list, or "". A reply may be only
+that list."""
 
 
 def goal_reply_object(prompt: str, text: str) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def step_skill(step: Mapping[str, Any]) -> str:
 
 
 def step_arguments(step: Mapping[str, Any]) -> object:
-    """Return the arguments of a step as an object, even if they are JSON text, or else the value found instead."""
+    """Return the arguments of a step as an object, even if they are JSON text. Without one, return what is there."""
     for key in _ARGUMENT_KEYS:
         given = _parsed_text(step.get(key))
         if isinstance(given, dict):
@@ -162,7 +167,7 @@ PROMPT_OF: Mapping[GoalPromptName, PromptName] = {
 }
 
 MAX_TEMPLATE_BYTES = 16_000
-"""Bytes of each template. Every run of a chain carries them all."""
+"""Bytes of each template. Each segment of a run carries them all."""
 
 
 class PromptTemplates(Record):

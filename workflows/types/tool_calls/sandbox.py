@@ -17,7 +17,7 @@ PathLike = TypeVar("PathLike", str, Path)
 
 
 def can_exist(path: str | Path) -> bool:
-    """Return True if the operating system accepts this as a path. Any use of another text as a path raises."""
+    """Return True if the operating system accepts this as a path. To use another text as a path raises an error."""
     text = os.fsencode(path)
     is_short = len(text) <= _MAX_PATH_BYTES and all(len(name) <= _MAX_NAME_BYTES for name in text.split(b"/"))
     return is_short and b"\0" not in text
@@ -33,7 +33,7 @@ ConfiguredPath = Annotated[Path, AfterValidator(_checked_path)]
 PathOrGlob = Annotated[str, AfterValidator(_checked_path)]
 
 Isolation = Literal["none", "bubblewrap"]
-"""`bubblewrap`: namespaces of its own, with one folder that can be written, and with no network."""
+"""`bubblewrap`: namespaces of its own, one folder that can be written, and no network unless `network` is true."""
 
 
 class SandboxLimits(CheckedInput):
