@@ -29,17 +29,17 @@ def problem_lines(error: ValidationError, model: type[BaseModel], source: KeySou
     return lines
 
 
-class KeyProblem(NamedTuple):
+class ConfigProblem(NamedTuple):
     path: tuple[str, ...]
     text: str
     """The problem, and what is allowed."""
 
 
-def key_problems(error: ValidationError, model: type[BaseModel]) -> Iterator[KeyProblem]:
+def key_problems(error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigProblem]:
     for details in error.errors(include_url=False):
         # pydantic ends the path with "[key]" if the key of a table is invalid, and not its value
         path = tuple(str(part) for part in details["loc"] if part != "[key]")
-        yield KeyProblem(path, _problem_text(details, model, path))
+        yield ConfigProblem(path, _problem_text(details, model, path))
 
 
 def unknown_key_remedy(key: str, known: list[str]) -> str:

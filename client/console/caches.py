@@ -1,4 +1,4 @@
-"""What the console keeps in memory about runs, so that it need not read it again."""
+"""The facts about runs that the console keeps in memory, so that it need not read them again."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar

@@ -322,7 +322,7 @@ class AgentHandle:
         return await self._exchange.describe()
 
     async def _checked_kind(self, answer: AgentResult | AgentStatus, kind: type[T], workflow: str) -> T:
-        """For subclasses: return the answer, or raise NotAnAgent if the run is of another kind."""
+        """Return the answer, or raise NotAnAgent if the run is of another kind than the subclass is for."""
         if isinstance(answer, kind):
             return answer
         raise NotAnAgent(self.id, (await self.describe()).workflow_type, (workflow,))

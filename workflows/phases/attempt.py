@@ -134,7 +134,7 @@ class CallIdentity(NamedTuple):
 
 
 class KnownEffect(IntEnum):
-    """How much of its effect a failed call may have had. A greater value stays after a smaller one."""
+    """The part of its effect that a failed call may have had. A greater value stays after a smaller one."""
 
     NOT_RUN = 0
     NONE = 1

@@ -210,7 +210,7 @@ def test_a_file_of_the_root_folder_replaces_no_other(monkeypatch: pytest.MonkeyP
         return path == root_file
 
     monkeypatch.setattr(Path, "is_file", is_root_file)
-    assert config_above(Path("/work/orga.toml")) == root_file
+    assert config_above(Path("/project/orga.toml")) == root_file
     assert config_above(root_file) is None
 
 
