@@ -100,7 +100,8 @@ class WorkerProcess:
 
     async def stop(self) -> None:
         self.send(signal.SIGTERM)
-        await self._wait_or_kill(STOP_TIMEOUT_S)
+        if not await self._has_ended_in(STOP_TIMEOUT_S):
+            self.kill()
         self._close()
 
     async def finish(self, wait_s: float) -> str:
@@ -119,7 +120,7 @@ class WorkerProcess:
             if await self._has_ended_in(CHECK_S):
                 return ""
             if asyncio.get_running_loop().time() > reaction_deadline:
-                await self._wait_or_kill(0.0)
+                self.kill()
                 return ""
         calls = ending_line.removeprefix(ENDING_MESSAGE)
         return f"worker {self.pid} ends later{calls} (cut off: kill {self.pid})"
@@ -128,11 +129,6 @@ class WorkerProcess:
         """Return the line that the worker logs once it takes no more tasks, or None."""
         lines = [line for line in self._log_text().splitlines() if line.startswith(ENDING_MESSAGE)]
         return lines[-1] if lines else None
-
-    async def _wait_or_kill(self, limit_s: float) -> None:
-        if not await self._has_ended_in(limit_s):
-            self._process.kill()
-            await self.wait_for_end()
 
     async def _has_ended_in(self, limit_s: float) -> bool:
         deadline = asyncio.get_running_loop().time() + limit_s
