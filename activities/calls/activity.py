@@ -56,19 +56,22 @@ def stops_as_failures(*, is_repeatable: bool = True) -> Generator[None]:
         if details is None or details.cancel_requested:
             raise
         if details.worker_shutdown:
-            text, kind = "the worker was stopped meanwhile", WORKER_SHUTDOWN
-        elif details.paused or details.reset:
-            text, kind = f"its activity was {'paused' if details.paused else 'reset'} meanwhile", CALL_STOPPED
-        else:
+            raise worker_stopped_error() from None
+        if not (details.paused or details.reset):
             raise
-        activity.logger.warning("%s was cut off: %s", activity.info().activity_type, text)
-        raise ApplicationError(
-            text,
-            type=kind,
-            non_retryable=kind == CALL_STOPPED and not is_repeatable,
-            # the SDK logs any other failure with a traceback, which shows nothing here
-            category=ApplicationErrorCategory.BENIGN,
-        ) from None
+        text = f"its activity was {'paused' if details.paused else 'reset'} meanwhile"
+        raise _cut_off_error(text, CALL_STOPPED, is_final=not is_repeatable) from None
+
+
+def worker_stopped_error() -> ApplicationError:
+    """Return the failure of the current activity, which its stopping worker cuts off."""
+    return _cut_off_error("the worker was stopped meanwhile", WORKER_SHUTDOWN)
+
+
+def _cut_off_error(text: str, kind: str, *, is_final: bool = False) -> ApplicationError:
+    activity.logger.warning("%s was cut off: %s", activity.info().activity_type, text)
+    # the SDK logs a failure that is not benign with a traceback, which shows nothing here
+    return ApplicationError(text, type=kind, non_retryable=is_final, category=ApplicationErrorCategory.BENIGN)
 
 
 CHANGED_HEARTBEAT_S = 0.2

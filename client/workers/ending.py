@@ -10,12 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 
+from orga.activities.calls.activity import worker_stopped_error
 from orga.client.workers.core_faults import SHUTDOWN_GRACE
 from orga.client.workers.early_start import ENDING_MESSAGE
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
 
 NO_LIMIT = timedelta(days=365)
 """The grace of the SDK's workers, which cannot change once they run. Calls have time limits of their own."""
@@ -87,9 +86,7 @@ class _EndingInbound(ActivityInboundInterceptor):
             is_cancelled_by_run = details is not None and details.cancel_requested
             if is_cancelled_by_run or task not in self._cut_off:
                 raise
-            activity.logger.warning("%s was cut off: the worker was stopped meanwhile", info.activity_type)
-            text = "the worker was stopped meanwhile"
-            raise ApplicationError(text, type=WORKER_SHUTDOWN, category=ApplicationErrorCategory.BENIGN) from None
+            raise worker_stopped_error() from None
         finally:
             del self._calls[task]
             self._cut_off.discard(task)
