@@ -76,9 +76,9 @@ def test_a_second_rewind_counts_only_its_own_time() -> None:
 
 def test_a_redelivered_ending_is_undone_and_new_guidance_comes_last() -> None:
     state = with_abort(a_state(inbox=(Intervention(kind="steer", text="kept"),)), "enough")
-    state = with_rewind(state.model_copy(update={"stop": Stop("error", "x")}), rewind(0, steer="anew"), at(9))
+    state = with_rewind(state.model_copy(update={"stop": Stop("error", "x")}), rewind(0, steer="fresh"), at(9))
     assert (state.aborted, state.stop) == (None, None)
-    assert [item.text for item in state.inbox] == ["kept", "anew"]
+    assert [item.text for item in state.inbox] == ["kept", "fresh"]
 
 
 @pytest.mark.parametrize("steer", [None, "", " \n"])
